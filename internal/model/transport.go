@@ -1,0 +1,110 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+const (
+	// maxAnswer is the most we read of one answer, framing included. No real one
+	// comes near; a server gone wild must not fill the memory.
+	maxAnswer = 32 << 20
+	maxError  = 64 << 10
+)
+
+// Exchange is what one HTTP exchange looked like underneath an SDK: status and
+// headers, which SDKs do not hand on, and whether the stream was announced done.
+type Exchange struct {
+	Status     int // 0 if no answer came
+	Header     http.Header
+	RetryAfter time.Duration
+}
+
+type exchangeKey struct{}
+
+// WithExchange returns a context whose next request through a client of
+// NewHTTPClient is noted in the Exchange. Reading it is safe once the SDK's call
+// has returned.
+func WithExchange(ctx context.Context) (context.Context, *Exchange) {
+	e := &Exchange{}
+	return context.WithValue(ctx, exchangeKey{}, e), e
+}
+
+// NewHTTPClient returns the client that adapters give to their SDK. base nil is a
+// transport of its own with bounded dialling; how long an answer may take is for
+// the context to say. Redirects are not followed: a key goes to the address it is
+// configured for and nowhere else.
+func NewHTTPClient(base http.RoundTripper, now func() time.Time) *http.Client {
+	if base == nil {
+		base = &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			ForceAttemptHTTP2:     true,
+			MaxIdleConnsPerHost:   16,
+			IdleConnTimeout:       90 * time.Second,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ExpectContinueTimeout: time.Second,
+		}
+	}
+	return &http.Client{
+		Transport:     &noting{base: base, now: now},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type noting struct {
+	base http.RoundTripper
+	now  func() time.Time
+}
+
+func (t *noting) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if e, ok := req.Context().Value(exchangeKey{}).(*Exchange); ok {
+		e.Status, e.Header, e.RetryAfter = res.StatusCode, res.Header, retryAfter(res.Header, t.now())
+	}
+	limit := int64(maxAnswer)
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		limit = maxError
+	}
+	if res.StatusCode >= 300 && res.StatusCode < 400 { // an SDK would try to read an answer out of it
+		_ = res.Body.Close()
+		res.Body = io.NopCloser(bytes.NewReader(nil))
+	}
+	res.Body = &bounded{ReadCloser: res.Body, left: limit, cut: limit == maxError}
+	return res, nil
+}
+
+// CloseIdleConnections lets http.Client.CloseIdleConnections through.
+func (t *noting) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// bounded ends a body after left bytes: an error text is cut, an answer fails.
+type bounded struct {
+	io.ReadCloser
+	left int64
+	cut  bool
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		if b.cut {
+			return 0, io.EOF
+		}
+		return 0, fault.New(fault.Invalid, "the answer is larger than %d MiB", maxAnswer>>20)
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
