@@ -1,0 +1,96 @@
+package vault
+
+// Field is one column whose content the vault protects. Its number is part of
+// what a sealed value is bound to: never change or reuse one, only append.
+type Field uint16
+
+// kind says what may be done with a field.
+type kind uint8
+
+const (
+	sealed kind = iota + 1 // Seal and Open: stored, never compared
+	blind                  // Blind: compared, never read back
+)
+
+// Domain groups fields under one derived key.
+type domain string
+
+const (
+	domainEvent    domain = "event"
+	domainRun      domain = "run"
+	domainTalk     domain = "conversation"
+	domainBlob     domain = "blob"
+	domainMemory   domain = "memory"
+	domainApproval domain = "approval"
+)
+
+// The sealed fields.
+const (
+	EventData           Field = 1
+	EventSalt           Field = 2
+	StepInput           Field = 3
+	StepResult          Field = 4
+	StepError           Field = 5
+	MessageText         Field = 6
+	BlobPiece           Field = 7
+	MemoryText          Field = 8
+	OutboxBody          Field = 9
+	ApprovalInput       Field = 10
+	ApprovalSummary     Field = 11
+	RunInput            Field = 12
+	RunResult           Field = 13
+	InboundBody         Field = 14
+	HistoryText         Field = 15
+	ConversationTitle   Field = 16
+	ConversationAddress Field = 17 // channel, account, chat and thread as the channel names them
+	ConversationSummary Field = 18
+)
+
+// The blind fields.
+const (
+	InboundDedupe   Field = 100
+	ConversationKey Field = 101 // channel + account + chat + thread
+	OutboxRecipient Field = 102
+	MemoryKey       Field = 103
+)
+
+type fieldInfo struct {
+	name   string // "table.column" without the plural s of the table
+	domain domain
+	kind   kind
+}
+
+// fields is the whole table. A test holds its numbers and names to be unique.
+var fields = map[Field]fieldInfo{
+	EventData:           {"event.data", domainEvent, sealed},
+	EventSalt:           {"event.salt", domainEvent, sealed},
+	StepInput:           {"step.input", domainRun, sealed},
+	StepResult:          {"step.result", domainRun, sealed},
+	StepError:           {"step.error", domainRun, sealed},
+	MessageText:         {"message.text", domainTalk, sealed},
+	BlobPiece:           {"blob.piece", domainBlob, sealed},
+	MemoryText:          {"memory.text", domainMemory, sealed},
+	OutboxBody:          {"outbox.body", domainTalk, sealed},
+	ApprovalInput:       {"approval.input", domainApproval, sealed},
+	ApprovalSummary:     {"approval.summary", domainApproval, sealed},
+	RunInput:            {"run.input", domainRun, sealed},
+	RunResult:           {"run.result", domainRun, sealed},
+	InboundBody:         {"inbound.body", domainTalk, sealed},
+	HistoryText:         {"history.text", domainTalk, sealed},
+	ConversationTitle:   {"conversation.title", domainTalk, sealed},
+	ConversationAddress: {"conversation.address", domainTalk, sealed},
+	ConversationSummary: {"conversation.summary", domainTalk, sealed},
+
+	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
+	ConversationKey: {"conversation.key", domainTalk, blind},
+	OutboxRecipient: {"outbox.recipient", domainTalk, blind},
+	MemoryKey:       {"memory.key", domainMemory, blind},
+}
+
+// String returns the name of the field for people.
+func (f Field) String() string {
+	if info, ok := fields[f]; ok {
+		return info.name
+	}
+	return "unknown field"
+}
