@@ -1,0 +1,160 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// Migration is one numbered step of the schema, in the text both stores share.
+type Migration struct {
+	Version int64
+	Name    string
+	Text    string
+}
+
+// Migrations returns the schema's steps in order. Tests read the columns'
+// classes (plain, blind, sealed) from their comments.
+func Migrations() ([]Migration, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var out []Migration
+	for _, name := range names {
+		text, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		number, _, _ := strings.Cut(path.Base(name), "_")
+		v, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("migration %s: its name does not start with a number: %w", name, err)
+		}
+		out = append(out, Migration{Version: v, Name: path.Base(name), Text: string(text)})
+	}
+	return out, nil
+}
+
+// render turns the shared text into one store's: strict tables and SQLite's type
+// names there, PostgreSQL's own here.
+func render(text string, postgres bool) []string {
+	if postgres {
+		text = strings.ReplaceAll(text, ") /*strict*/;", ");")
+	} else {
+		text = strings.NewReplacer(") /*strict*/;", ") STRICT;", " BIGINT", " INTEGER", " BYTEA", " BLOB").Replace(text)
+	}
+	var out []string
+	for stmt := range strings.SplitSeq(stripComments(text), ";\n") {
+		if stmt = strings.TrimSpace(stmt); stmt != "" {
+			out = append(out, strings.TrimSuffix(stmt, ";"))
+		}
+	}
+	return out
+}
+
+func stripComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		code, _, found := strings.Cut(line, "--")
+		if found {
+			code = strings.TrimRight(code, " \t") + "\n"
+		}
+		b.WriteString(code)
+	}
+	return b.String()
+}
+
+// migrate brings the schema up to date, after a copy of a SQLite store that holds
+// an older one. A newer one is refused: an older ombud would not understand it.
+func (d *DB) migrate(ctx context.Context, backupDir string) error {
+	steps, err := Migrations()
+	if err != nil {
+		return err
+	}
+	provider, err := d.provider(steps)
+	if err != nil {
+		return err
+	}
+	have, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	newest := steps[len(steps)-1].Version
+	switch {
+	case have > newest:
+		return fault.New(fault.Config, "the store has schema %d, this ombud knows up to %d", have, newest).
+			WithHint("install the ombud that wrote it, or a newer one")
+	case have == newest:
+		return nil
+	case have > 0:
+		if err := d.backupBefore(ctx, backupDir, have); err != nil {
+			return err
+		}
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate the store: %w", err)
+	}
+	return nil
+}
+
+func (d *DB) provider(steps []Migration) (*goose.Provider, error) {
+	dialect := goose.DialectSQLite3
+	if d.postgres {
+		dialect = goose.DialectPostgres
+	}
+	var list []*goose.Migration
+	for _, m := range steps {
+		stmts := render(m.Text, d.postgres)
+		list = append(list, goose.NewGoMigration(m.Version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+			for _, stmt := range stmts {
+				if _, err := tx.ExecContext(ctx, stmt); err != nil {
+					return fmt.Errorf("%s: %w", m.Name, err)
+				}
+			}
+			return nil
+		}}, nil))
+	}
+	return goose.NewProvider(dialect, d.writePool, nil, goose.WithGoMigrations(list...), goose.WithDisableGlobalRegistry(true))
+}
+
+// backupBefore copies a SQLite store before its schema changes. PostgreSQL has
+// its own tools for that; we say so and go on.
+func (d *DB) backupBefore(ctx context.Context, dir string, version int64) error {
+	if d.postgres {
+		d.log.Warn("the schema will be migrated; ombud does not back up PostgreSQL by itself", "from", version)
+		return nil
+	}
+	if dir == "" {
+		dir = filepath.Dir(d.path)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.New(fault.Permission, "make the backup directory: %w", err)
+	}
+	to := filepath.Join(dir, fmt.Sprintf("before-schema-%d-%s.db", version, d.now().UTC().Format("20060102T150405.000000")))
+	if err := touchPrivate(to); err != nil {
+		return err
+	}
+	if _, err := d.writePool.ExecContext(ctx, "VACUUM INTO $1", to); err != nil {
+		return errors.Join(fmt.Errorf("back up before migrating: %w", err), os.Remove(to))
+	}
+	d.log.Info("backed up the store before migrating", "path", to, "from", version)
+	return nil
+}
