@@ -1,0 +1,149 @@
+package wire
+
+import "context"
+
+// The calls below are the methods of methods.go by the same name; what each does
+// and returns is documented there and at its types. A stream calls on for each
+// note, in order, on the caller's goroutine; an error of on ends the stream and
+// is returned. While on runs nothing is read, and a daemon that can send nothing
+// for its write timeout (30 s) ends the connection.
+
+// SystemStatus calls system.status: what the daemon is and has to do.
+func (c *Client) SystemStatus(ctx context.Context) (Status, error) {
+	return call(ctx, c, SystemStatus, Empty{})
+}
+
+// SystemPing calls system.ping: answers at once, without the store.
+func (c *Client) SystemPing(ctx context.Context) (Pong, error) {
+	return call(ctx, c, SystemPing, Empty{})
+}
+
+// SystemStop calls system.stop: ends the daemon after the answer; work goes on at its next start.
+func (c *Client) SystemStop(ctx context.Context) (StopResult, error) {
+	return call(ctx, c, SystemStop, Empty{})
+}
+
+// MessageSend calls message.send: puts a message into a conversation; answered when it is durable.
+func (c *Client) MessageSend(ctx context.Context, req MessageSendRequest) (MessageSendResult, error) {
+	return call(ctx, c, MessageSend, req)
+}
+
+// TurnWatch calls turn.watch: follows a turn to its end; ending the watch does not end the turn.
+func (c *Client) TurnWatch(ctx context.Context, req TurnWatchRequest, on func(TurnNote) error) (TurnResult, error) {
+	return watch(ctx, c, TurnWatch, req, on)
+}
+
+// TurnCancel calls turn.cancel: asks a turn to stop.
+func (c *Client) TurnCancel(ctx context.Context, req TurnCancelRequest) (TurnCancelResult, error) {
+	return call(ctx, c, TurnCancel, req)
+}
+
+// EventsTail calls events.tail: follows the event log.
+func (c *Client) EventsTail(ctx context.Context, req EventsTailRequest, on func(Event) error) (EventsTailResult, error) {
+	return watch(ctx, c, EventsTail, req, on)
+}
+
+// EventsList calls events.list: reads a piece of the event log.
+func (c *Client) EventsList(ctx context.Context, req EventsListRequest) (EventsListResult, error) {
+	return call(ctx, c, EventsList, req)
+}
+
+// RunsList calls runs.list: lists runs, newest first.
+func (c *Client) RunsList(ctx context.Context, req RunsListRequest) (RunsListResult, error) {
+	return call(ctx, c, RunsList, req)
+}
+
+// RunsGet calls runs.get: one run with its steps.
+func (c *Client) RunsGet(ctx context.Context, req RunsGetRequest) (RunsGetResult, error) {
+	return call(ctx, c, RunsGet, req)
+}
+
+// RunsResolve calls runs.resolve: says what became of an uncertain run.
+func (c *Client) RunsResolve(ctx context.Context, req RunsResolveRequest) (RunsResolveResult, error) {
+	return call(ctx, c, RunsResolve, req)
+}
+
+// RunsVerify calls runs.verify: folds the events of every run and compares them with the rows.
+func (c *Client) RunsVerify(ctx context.Context) (RunsVerifyResult, error) {
+	return call(ctx, c, RunsVerify, Empty{})
+}
+
+// Explain calls explain: tells the life of anything that has an id.
+func (c *Client) Explain(ctx context.Context, req ExplainRequest) (Explanation, error) {
+	return call(ctx, c, Explain, req)
+}
+
+// AuditVerify calls audit.verify: checks every chain, link and signature.
+func (c *Client) AuditVerify(ctx context.Context) (AuditVerifyResult, error) {
+	return call(ctx, c, AuditVerify, Empty{})
+}
+
+// AuditExport calls audit.export: sends the audit log line by line.
+func (c *Client) AuditExport(ctx context.Context, on func(AuditLine) error) (AuditExportResult, error) {
+	return watch(ctx, c, AuditExport, Empty{}, on)
+}
+
+// CostReport calls cost.report: what was spent, by day and model.
+func (c *Client) CostReport(ctx context.Context, req CostReportRequest) (CostReportResult, error) {
+	return call(ctx, c, CostReport, req)
+}
+
+// ApprovalsList calls approvals.list: questions to the operator.
+func (c *Client) ApprovalsList(ctx context.Context, req ApprovalsListRequest) (ApprovalsListResult, error) {
+	return call(ctx, c, ApprovalsList, req)
+}
+
+// ApprovalsResolve calls approvals.resolve: decides a question, once.
+func (c *Client) ApprovalsResolve(ctx context.Context, req ApprovalsResolveRequest) (ApprovalsResolveResult, error) {
+	return call(ctx, c, ApprovalsResolve, req)
+}
+
+// DLQList calls dlq.list: events that a subscription gave up on.
+func (c *Client) DLQList(ctx context.Context, req DLQListRequest) (DLQListResult, error) {
+	return call(ctx, c, DLQList, req)
+}
+
+// DLQReplay calls dlq.replay: hands a dead letter to its subscription again.
+func (c *Client) DLQReplay(ctx context.Context, req DLQReplayRequest) (DLQReplayResult, error) {
+	return call(ctx, c, DLQReplay, req)
+}
+
+// ConversationsList calls conversations.list: conversations, last used first.
+func (c *Client) ConversationsList(ctx context.Context, req ConversationsListRequest) (ConversationsListResult, error) {
+	return call(ctx, c, ConversationsList, req)
+}
+
+// ConversationsReset calls conversations.reset: starts a conversation afresh; nothing is deleted.
+func (c *Client) ConversationsReset(ctx context.Context, req ConversationsResetRequest) (ConversationsResetResult, error) {
+	return call(ctx, c, ConversationsReset, req)
+}
+
+// MemoryList calls memory.list: what is remembered, newest first.
+func (c *Client) MemoryList(ctx context.Context, req MemoryListRequest) (MemoryResult, error) {
+	return call(ctx, c, MemoryList, req)
+}
+
+// MemorySearch calls memory.search: recalls.
+func (c *Client) MemorySearch(ctx context.Context, req MemorySearchRequest) (MemoryResult, error) {
+	return call(ctx, c, MemorySearch, req)
+}
+
+// ToolsList calls tools.list: tools, their access and those in quarantine.
+func (c *Client) ToolsList(ctx context.Context) (ToolsListResult, error) {
+	return call(ctx, c, ToolsList, Empty{})
+}
+
+// LogsTail calls logs.tail: the daemon's own log.
+func (c *Client) LogsTail(ctx context.Context, req LogsTailRequest, on func(LogLine) error) (Empty, error) {
+	return watch(ctx, c, LogsTail, req, on)
+}
+
+// DoctorRun calls doctor.run: looks at everything the daemon depends on.
+func (c *Client) DoctorRun(ctx context.Context) (DoctorResult, error) {
+	return call(ctx, c, DoctorRun, Empty{})
+}
+
+// ConfigExplain calls config.explain: where each configuration value comes from.
+func (c *Client) ConfigExplain(ctx context.Context, req ConfigExplainRequest) (ConfigExplainResult, error) {
+	return call(ctx, c, ConfigExplain, req)
+}

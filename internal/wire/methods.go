@@ -1,0 +1,66 @@
+package wire
+
+// The methods, by noun. These descriptors never change after start; client and
+// server both take them, so a wrong type does not compile.
+var (
+	SystemStatus = unary[Empty, Status]("system.status", "what the daemon is and has to do", repeatable)
+	SystemPing   = unary[Empty, Pong]("system.ping", "answers at once, without the store", repeatable)
+	SystemStop   = unary[Empty, StopResult]("system.stop", "ends the daemon after the answer; work goes on at its next start", repeatable)
+
+	MessageSend = unary[MessageSendRequest, MessageSendResult]("message.send", "puts a message into a conversation; answered when it is durable")
+
+	TurnWatch  = stream[TurnWatchRequest, TurnNote, TurnResult]("turn.watch", "follows a turn to its end; ending the watch does not end the turn", TurnDelta{}, TurnStatus{}, TurnApproval{})
+	TurnCancel = unary[TurnCancelRequest, TurnCancelResult]("turn.cancel", "asks a turn to stop", repeatable)
+
+	EventsTail = stream[EventsTailRequest, Event, EventsTailResult]("events.tail", "follows the event log", Event{})
+	EventsList = unary[EventsListRequest, EventsListResult]("events.list", "reads a piece of the event log", repeatable)
+
+	RunsList    = unary[RunsListRequest, RunsListResult]("runs.list", "lists runs, newest first", repeatable)
+	RunsGet     = unary[RunsGetRequest, RunsGetResult]("runs.get", "one run with its steps", repeatable)
+	RunsResolve = unary[RunsResolveRequest, RunsResolveResult]("runs.resolve", "says what became of an uncertain run")
+	RunsVerify  = unary[Empty, RunsVerifyResult]("runs.verify", "folds the events of every run and compares them with the rows", repeatable)
+
+	Explain = unary[ExplainRequest, Explanation]("explain", "tells the life of anything that has an id", repeatable)
+
+	AuditVerify = unary[Empty, AuditVerifyResult]("audit.verify", "checks every chain, link and signature", repeatable)
+	AuditExport = stream[Empty, AuditLine, AuditExportResult]("audit.export", "sends the audit log line by line", AuditLine{})
+
+	CostReport = unary[CostReportRequest, CostReportResult]("cost.report", "what was spent, by day and model", repeatable)
+
+	ApprovalsList    = unary[ApprovalsListRequest, ApprovalsListResult]("approvals.list", "questions to the operator", repeatable)
+	ApprovalsResolve = unary[ApprovalsResolveRequest, ApprovalsResolveResult]("approvals.resolve", "decides a question, once")
+
+	DLQList   = unary[DLQListRequest, DLQListResult]("dlq.list", "events that a subscription gave up on", repeatable)
+	DLQReplay = unary[DLQReplayRequest, DLQReplayResult]("dlq.replay", "hands a dead letter to its subscription again")
+
+	ConversationsList  = unary[ConversationsListRequest, ConversationsListResult]("conversations.list", "conversations, last used first", repeatable)
+	ConversationsReset = unary[ConversationsResetRequest, ConversationsResetResult]("conversations.reset", "starts a conversation afresh; nothing is deleted", repeatable)
+
+	MemoryList   = unary[MemoryListRequest, MemoryResult]("memory.list", "what is remembered, newest first", repeatable)
+	MemorySearch = unary[MemorySearchRequest, MemoryResult]("memory.search", "recalls", repeatable)
+
+	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
+	LogsTail  = stream[LogsTailRequest, LogLine, Empty]("logs.tail", "the daemon's own log", LogLine{})
+
+	DoctorRun     = unary[Empty, DoctorResult]("doctor.run", "looks at everything the daemon depends on", repeatable)
+	ConfigExplain = unary[ConfigExplainRequest, ConfigExplainResult]("config.explain", "where each configuration value comes from", repeatable)
+
+	RequestCancel = unary[RequestCancelRequest, RequestCancelResult]("request.cancel", "ends another request of this connection early; may be a notification", repeatable, builtin)
+)
+
+// Methods lists every method, in a fresh slice.
+func Methods() []Method {
+	return []Method{
+		SystemStatus.Method, SystemPing.Method, SystemStop.Method,
+		MessageSend.Method, TurnWatch.Method, TurnCancel.Method,
+		EventsTail.Method, EventsList.Method,
+		RunsList.Method, RunsGet.Method, RunsResolve.Method, RunsVerify.Method,
+		Explain.Method, AuditVerify.Method, AuditExport.Method, CostReport.Method,
+		ApprovalsList.Method, ApprovalsResolve.Method,
+		DLQList.Method, DLQReplay.Method,
+		ConversationsList.Method, ConversationsReset.Method,
+		MemoryList.Method, MemorySearch.Method,
+		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,
+		RequestCancel.Method,
+	}
+}

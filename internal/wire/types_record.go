@@ -1,0 +1,201 @@
+package wire
+
+import "encoding/json"
+
+// Event is one entry of the event log.
+type Event struct {
+	Position int64           `json:"position"`        // place in the log, from 1, in commit order
+	ID       string          `json:"id"`              // evt_…
+	Stream   string          `json:"stream"`          // what it is about, e.g. run:run_…
+	Version  int64           `json:"version"`         // place in its stream, from 1
+	Kind     string          `json:"kind"`            // e.g. comms.message
+	At       int64           `json:"at"`              // Unix µs
+	Actor    string          `json:"actor"`           // who did it
+	Cause    string          `json:"cause,omitempty"` // id of the event that led to it
+	Trace    string          `json:"trace,omitempty"` // groups all that one message led to
+	Data     json.RawMessage `json:"data"`            // the kind's payload
+}
+
+// NoteName implements Note.
+func (Event) NoteName() string { return "event" }
+
+// EventsTailRequest follows the log.
+type EventsTailRequest struct {
+	After  *int64   `json:"after,omitempty"`  // begin behind this position; absent: at the end
+	Kinds  []string `json:"kinds,omitempty"`  // exact kinds or "prefix.*"; empty: all
+	Stream string   `json:"stream,omitempty"` // one stream; empty: all
+	IdleS  int64    `json:"idle_s,omitempty"` // end after so many seconds without an event; 0: never
+}
+
+// EventsTailResult answers events.tail when its idle_s ran out.
+type EventsTailResult struct {
+	Position int64 `json:"position"` // of the last event sent, to go on from
+}
+
+// EventsListRequest reads a piece of the log.
+type EventsListRequest struct {
+	After  int64    `json:"after,omitempty"`  // begin behind this position
+	Kinds  []string `json:"kinds,omitempty"`  // as in events.tail
+	Stream string   `json:"stream,omitempty"` // as in events.tail
+	Limit  int      `json:"limit,omitempty"`  // 0: 100, at most 1,000
+}
+
+// EventsListResult is in the order of positions.
+type EventsListResult struct {
+	Events []Event `json:"events"`
+	Next   int64   `json:"next"` // value of after that reads on
+	Head   int64   `json:"head"` // last position in the log
+}
+
+// DeadLetter is an event that one subscription gave up on.
+type DeadLetter struct {
+	ID           string  `json:"id"`
+	Subscription string  `json:"subscription"` // who could not handle it
+	Event        Event   `json:"event"`
+	Attempts     int     `json:"attempts"`
+	Problem      Problem `json:"problem"`               // of the last attempt
+	At           int64   `json:"at"`                    // Unix µs, when it was given up
+	ReplayedAt   int64   `json:"replayed_at,omitempty"` // Unix µs
+}
+
+// DLQListRequest selects dead letters, oldest first.
+type DLQListRequest struct {
+	All   bool `json:"all,omitempty"`   // with those that were replayed
+	Limit int  `json:"limit,omitempty"` // 0: 100, at most 1,000
+}
+
+// DLQListResult answers dlq.list.
+type DLQListResult struct {
+	Letters []DeadLetter `json:"letters"`
+}
+
+// DLQReplayRequest hands a dead letter to its subscription again, out of order.
+type DLQReplayRequest struct {
+	ID string `json:"id"`
+}
+
+// DLQReplayResult is the letter after the replay.
+type DLQReplayResult struct {
+	Letter DeadLetter `json:"letter"`
+}
+
+// AuditRef points at one entry of the audit chain.
+type AuditRef struct {
+	Chain string `json:"chain"` // which writer's chain
+	Seq   int64  `json:"seq"`   // place in it, from 1
+	Hash  string `json:"hash"`  // SHA-256 in hex
+}
+
+// AuditVerifyResult is sent when everything holds; what does not is an error of
+// class verification that names chain and seq.
+type AuditVerifyResult struct {
+	Entries     int64    `json:"entries"`        // entries checked, over all chains
+	Chains      int64    `json:"chains"`         // chains checked
+	Checkpoints int64    `json:"checkpoints"`    // signatures checked
+	Head        AuditRef `json:"head"`           // last entry of the open chain
+	DurationUS  int64    `json:"duration_us"`    // how long it took, µs
+	Note        string   `json:"note,omitempty"` // what this check cannot see
+}
+
+// AuditLine is one line of an export, as package audit wrote it.
+type AuditLine struct {
+	Line json.RawMessage `json:"line"`
+}
+
+// NoteName implements Note.
+func (AuditLine) NoteName() string { return "audit.line" }
+
+// AuditExportResult ends an export.
+type AuditExportResult struct {
+	Lines     int64  `json:"lines"`      // notes sent before this
+	PublicKey string `json:"public_key"` // Ed25519 in hex, for `audit verify FILE --pubkey`
+}
+
+// CostReportRequest asks what was spent.
+type CostReportRequest struct {
+	Days int `json:"days,omitempty"` // how many local days up to today; 0: 7, at most 366
+}
+
+// CostReportResult is what was spent, newest day first.
+type CostReportResult struct {
+	Days  []CostDay `json:"days"`
+	Total Cost      `json:"total"`
+}
+
+// CostDay is one local date.
+type CostDay struct {
+	Date   string      `json:"date"` // YYYY-MM-DD
+	Total  Cost        `json:"total"`
+	Models []CostModel `json:"models"` // dearest first
+}
+
+// CostModel is one model on one day.
+type CostModel struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	Cost     Cost   `json:"cost"`
+}
+
+// Cost is an amount of use. Unpriced calls are counted, never priced at zero.
+type Cost struct {
+	MicroUSD         int64 `json:"microusd"`           // millionths of a US dollar, of what has a price
+	Calls            int64 `json:"calls"`              // all calls
+	Unpriced         int64 `json:"unpriced"`           // calls whose price is unknown
+	InputTokens      int64 `json:"input_tokens"`       // without cached ones
+	OutputTokens     int64 `json:"output_tokens"`      //
+	CacheReadTokens  int64 `json:"cache_read_tokens"`  //
+	CacheWriteTokens int64 `json:"cache_write_tokens"` //
+}
+
+// MemoryFact is one remembered thing.
+type MemoryFact struct {
+	ID         string  `json:"id"`
+	Text       string  `json:"text"`
+	Kind       string  `json:"kind"`                 // fact, episode, profile
+	Source     string  `json:"source"`               // its label's source
+	Cause      string  `json:"cause,omitempty"`      // event or run it came from
+	Importance int     `json:"importance"`           // 0 to 10
+	Pinned     bool    `json:"pinned,omitempty"`     // never expires
+	Version    int64   `json:"version"`              // from 1; only the newest is live
+	At         int64   `json:"at"`                   // of this version, Unix µs
+	ExpiresAt  int64   `json:"expires_at,omitempty"` // Unix µs
+	Score      float64 `json:"score,omitempty"`      // memory.search: rank value, higher is nearer
+}
+
+// MemoryListRequest lists live facts, newest first.
+type MemoryListRequest struct {
+	Kind   string `json:"kind,omitempty"`   // empty: all
+	Before string `json:"before,omitempty"` // id to go on behind
+	Limit  int    `json:"limit,omitempty"`  // 0: 100, at most 1,000
+}
+
+// MemorySearchRequest recalls.
+type MemorySearchRequest struct {
+	Query string `json:"query"`
+	Limit int    `json:"limit,omitempty"` // 0: 10, at most 100
+}
+
+// MemoryResult answers memory.list and memory.search.
+type MemoryResult struct {
+	Facts []MemoryFact `json:"facts"`
+	Index string       `json:"index,omitempty"` // "warming" while not all is indexed yet
+}
+
+// Tool is one tool of the registry.
+type Tool struct {
+	Name         string          `json:"name"` // canonical, with dots
+	Description  string          `json:"description"`
+	Kind         string          `json:"kind"`                  // "local" or "effect"
+	ReadOnly     bool            `json:"read_only"`             //
+	Irreversible bool            `json:"irreversible"`          //
+	Repeat       string          `json:"repeat"`                // at_most_once, repeatable, probed
+	TimeoutUS    int64           `json:"timeout_us"`            // µs
+	Access       string          `json:"access"`                // for the default agent: allow, ask, deny; may depend on the input
+	Quarantined  string          `json:"quarantined,omitempty"` // why it cannot be used
+	Input        json.RawMessage `json:"input,omitempty"`       // JSON Schema of its input
+}
+
+// ToolsListResult answers tools.list, by name.
+type ToolsListResult struct {
+	Tools []Tool `json:"tools"`
+}
