@@ -1,0 +1,131 @@
+// Package tool says what a tool is: its definition, its input schema, the
+// registry that knows all of them and the Invoker, which alone reaches their
+// handlers. It decides nothing about authority and records nothing; package act
+// does both around one Invoker.Call.
+//
+// A tool that cannot be used as it is declared (a schema no provider would take,
+// a missing probe, a name that is taken) is quarantined with a reason. It never
+// takes the other tools with it.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/scope"
+)
+
+// Kind says where a tool works.
+type Kind string
+
+// The kinds. Their text is part of a definition's digest: never rename one.
+const (
+	Local  Kind = "local"  // only rows of ombud's own store, inside the commit of the outcome
+	Effect Kind = "effect" // anything outside the store: files, processes, networks
+)
+
+// Repeat says what may be done with a call whose outcome is unknown because the
+// process died during it.
+type Repeat string
+
+// The repeat rules. Their text is part of a definition's digest: never rename one.
+const (
+	AtMostOnce Repeat = "at_most_once" // never again by itself; the step stays unknown
+	Repeatable Repeat = "repeatable"   // calling twice is as good as calling once
+	Probed     Repeat = "probed"       // the tool's Probe finds out
+)
+
+// Definition is everything ombud, a model and a person know about a tool. It is a
+// value; the registry keeps its own copy.
+type Definition struct {
+	Name        string          // canonical, with dots: fs.read
+	Description string          // for the model: what it does, its limits
+	Input       json.RawMessage // JSON Schema of the input, an object
+
+	Kind         Kind
+	ReadOnly     bool          // changes nothing, anywhere; such calls may run in parallel
+	Irreversible bool          // what it changes cannot be taken back
+	Repeat       Repeat        // zero means AtMostOnce
+	Timeout      time.Duration // hard limit of one call, over zero
+	MaxOutput    int64         // bytes of output kept, over zero; the rest is cut and marked
+	Source       label.Source  // who wrote its results, unless an Output says otherwise
+
+	// Scopes derives from an input what the call needs. The input is canonical
+	// and has passed the schema. An error refuses the call; no scope at all is a
+	// defect of the tool, so Scopes returns at least one.
+	Scopes func(input json.RawMessage) ([]scope.Scope, error)
+	// Summary is one line for a person who has to decide, for example
+	// "write notes.txt (12 bytes)".
+	Summary func(input json.RawMessage) string
+	// Probe finds out whether an interrupted call was done. Only for Probed. The
+	// registry never hands it out: ask Invoker.Probe.
+	Probe func(ctx context.Context, in Invocation) (ProbeResult, error)
+}
+
+// Handler does the call. It returns soon after ctx ends. An error of class
+// Unknown says the effect may have happened; any other class says it has not.
+//
+// A Handler that returns an Output with a Reader may go on working until the
+// Reader is at its end or closed; ctx stays alive until then.
+type Handler func(ctx context.Context, in Invocation) (Output, error)
+
+// Invocation is one call as its handler sees it.
+type Invocation struct {
+	Run, Step    string
+	Conversation string
+	Subject      string
+	Key          string          // the same for every attempt of this call, and for no other
+	Input        json.RawMessage // canonical, valid against the schema
+	Label        label.Label     // of the context the call was made in
+
+	// Tx is set only for Kind Local: the transaction of the call's outcome.
+	Tx *db.Tx
+	// Permit decides on a further scope that showed itself only during the call,
+	// such as the target of a redirect. Nil permits nothing further.
+	Permit func(ctx context.Context, need scope.Scope) error
+}
+
+// Allows reports whether the call may also use scope need. It errs with class
+// Denied if not.
+func (in Invocation) Allows(ctx context.Context, need scope.Scope) error {
+	if in.Permit == nil {
+		return errNotPermitted(need)
+	}
+	return in.Permit(ctx, need)
+}
+
+// Output is a result. At most one of Text, JSON and Reader is set. Text may be
+// any bytes; whoever keeps it cleans it.
+type Output struct {
+	Text   string
+	JSON   json.RawMessage
+	Reader io.ReadCloser // the receiver closes it, which also stops its producer
+
+	Label        *label.Label // nil: the definition's Source, for the operator only
+	CostMicroUSD int64
+}
+
+// ProbeState is what a probe found.
+type ProbeState string
+
+// The states. A probe that cannot tell returns Unclear, not an error.
+const (
+	Done    ProbeState = "done"     // the effect is there; Output is the result it had
+	NotDone ProbeState = "not_done" // the effect is not there; the call may be made again
+	Unclear ProbeState = "unclear"  // cannot tell: the step stays unknown
+)
+
+// ProbeResult is what a probe found out about an interrupted call.
+type ProbeResult struct {
+	State  ProbeState
+	Output Output // only with Done
+}
+
+// ModelName returns the name a model knows a tool by. Providers take letters,
+// digits, "_" and "-" only, so dots become underscores.
+func ModelName(name string) string { return strings.ReplaceAll(name, ".", "_") }
