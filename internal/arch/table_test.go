@@ -1,0 +1,202 @@
+package arch
+
+// module is the prefix of every import path of ours.
+const module = "github.com/ombud-run/ombud"
+
+// floor is a storey of the house: a package imports from the floors below its
+// own, and within its own only along edges.
+type floor int
+
+const (
+	ground    floor = iota + 1 // what everything stands on
+	record                     // what happened
+	authority                  // what may happen
+	work                       // doing it, durably
+	mind                       // deciding what to do
+	tiers                      // work described by others
+	edges                      // the outside, one package a technology
+	surface                    // people and programs reach us here
+	roof                       // wiring and commands
+	support                    // only for tests and measurements: reaches everything, is reached by no shipped code
+)
+
+// floors gives every package its floor. "x/*" stands for the packages directly
+// in x. Packages of DESIGN that do not exist yet are listed too.
+var floors = map[string]floor{
+	"internal/fault":     ground,
+	"internal/failpoint": ground,
+	"internal/id":        ground,
+	"internal/instance":  ground,
+	"internal/label":     ground,
+	"internal/wire":      ground,
+	"internal/db":        ground,
+	"internal/vault":     ground,
+	"internal/blob":      ground,
+
+	"internal/eventlog": record,
+	"internal/audit":    record,
+	"internal/lease":    record,
+
+	"internal/scope":    authority,
+	"internal/confine":  authority,
+	"internal/policy":   authority,
+	"internal/approval": authority,
+	"internal/budget":   authority,
+	"internal/guard":    authority,
+	"internal/tool":     authority,
+
+	"internal/run":    work,
+	"internal/act":    work,
+	"internal/outbox": work,
+
+	"internal/model":   mind,
+	"internal/model/*": mind,
+	"internal/memory":  mind,
+	"internal/agent":   mind,
+
+	"internal/recipe":   tiers,
+	"internal/loops":    tiers,
+	"internal/workflow": tiers,
+	"internal/compat/*": tiers,
+	"wasmloop":          tiers,
+	"sdk/loop":          tiers,
+
+	"internal/channel/*":   edges,
+	"internal/harness/*":   edges,
+	"internal/mcp":         edges,
+	"internal/hub":         edges,
+	"internal/tools/*":     edges,
+	"internal/connector/*": edges,
+
+	"internal/ipc":    surface,
+	"internal/httpd":  surface,
+	"internal/studio": surface,
+	"internal/tui":    surface,
+	"internal/config": surface,
+
+	"internal/daemon": roof,
+	"internal/cli":    roof,
+	"cmd/ombud":       roof,
+
+	"internal/arch":            support,
+	"internal/crashtest":       support,
+	"internal/db/dbtest":       support,
+	"internal/model/modeltest": support,
+	"bench":                    support,
+}
+
+// edge is an import within one floor. The edges of a floor form no cycle.
+type edge struct{ from, to, why string }
+
+var sameFloor = []edge{
+	{"internal/instance", "internal/fault", "errors have a class"},
+	{"internal/label", "internal/fault", "errors have a class"},
+	{"internal/wire", "internal/fault", "errors have a class, and its code is on the wire"},
+	{"internal/db", "internal/fault", "errors have a class"},
+	{"internal/vault", "internal/fault", "errors have a class"},
+	{"internal/blob", "internal/fault", "errors have a class"},
+	{"internal/db", "internal/failpoint", "a commit is a place where the crash campaign kills"},
+	{"internal/blob", "internal/db", "its pieces are rows"},
+	{"internal/blob", "internal/vault", "its pieces are sealed"},
+	{"internal/blob", "internal/id", "a blob has an id"},
+
+	{"internal/eventlog", "internal/lease", "a subscription is read by the node that holds its lease"},
+
+	{"internal/policy", "internal/scope", "a rule is a scope and an effect"},
+	{"internal/guard", "internal/scope", "it checks what a scope's qualifier names"},
+	{"internal/confine", "internal/scope", "a job's walls are made from its scopes"},
+	{"internal/tool", "internal/scope", "a tool derives the scopes a call needs"},
+	{"internal/approval", "internal/scope", "an approval shows the scopes it is for"},
+
+	{"internal/act", "internal/run", "a call is a step of a run"},
+	{"internal/outbox", "internal/run", "a delivery is a run"},
+	{"internal/outbox", "internal/act", "sending is an effect, and effects have one path"},
+
+	{"internal/model/*", "internal/model", "a provider implements its interface"},
+	{"internal/agent", "internal/model", "a turn asks a model"},
+	{"internal/agent", "internal/memory", "a turn's context holds what is recalled"},
+
+	{"internal/loops", "wasmloop", "the public format of a signed loop"},
+	{"internal/compat/*", "internal/recipe", "foreign recipes become ours"},
+	{"internal/compat/*", "internal/loops", "foreign loops become ours"},
+	{"internal/compat/*", "internal/workflow", "foreign workflows become ours"},
+
+	{"internal/cli", "internal/daemon", "ombud up runs one in this process"},
+	{"cmd/ombud", "internal/cli", "main only hands over"},
+}
+
+// owned lists imports that only some packages may have. Tests and support
+// packages are free, except where everywhere is set.
+type ownedImport struct {
+	path       string // the import, or with a final "/" everything under it
+	by         []string
+	why        string
+	everywhere bool // tests too
+}
+
+var owned = []ownedImport{
+	{path: "C", why: "what we ship is built without cgo", everywhere: true},
+	{path: "unsafe", why: "nothing of ours needs it", everywhere: true},
+	{path: "log", why: "slog is injected"},
+	{path: "io/ioutil", why: "deprecated", everywhere: true},
+	{path: "testing", why: "test code is not shipped"},
+	{path: "pgregory.net/rapid", why: "test code is not shipped"},
+	{path: "go.uber.org/goleak", why: "test code is not shipped"},
+	{path: "modernc.org/sqlite", by: []string{"internal/db"}, why: "one door to the store"},
+	{path: "github.com/jackc/", by: []string{"internal/db"}, why: "one door to the store"},
+	{path: "github.com/pressly/goose/", by: []string{"internal/db"}, why: "one door to the store"},
+	{path: "golang.org/x/crypto/chacha20poly1305", by: []string{"internal/vault"}, why: "sealing is in one place"},
+	{path: "crypto/aes", by: []string{"internal/vault"}, why: "sealing is in one place"},
+	{path: "crypto/cipher", by: []string{"internal/vault"}, why: "sealing is in one place"},
+	{path: "crypto/hkdf", by: []string{"internal/vault"}, why: "keys are derived in one place"},
+	{path: "github.com/santhosh-tekuri/jsonschema/", by: []string{"internal/tool"}, why: "schemas are checked in one place"},
+	{path: "github.com/anthropics/", by: []string{"internal/model/anthropic"}, why: "a provider's types stay in its adapter"},
+	{path: "github.com/sashabaranov/go-openai", by: []string{"internal/model/openai"}, why: "a provider's types stay in its adapter"},
+	{path: "charm.land/catwalk/", by: []string{"internal/model"}, why: "prices are looked up in one place"},
+	{path: "github.com/spf13/", by: []string{"internal/cli"}, why: "only the command line parses flags"},
+	{path: "flag", why: "the command line is cobra's"},
+	{path: "os/exec", by: []string{
+		"internal/cli", "internal/confine", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp",
+	}, why: "a program started is an effect: it goes through act, or is the daemon itself"},
+}
+
+// pure packages decide from their input alone.
+var pure = []string{"internal/fault", "internal/label", "internal/scope", "internal/policy"}
+
+// impure are the imports that would make them depend on more.
+var impure = []string{
+	"os", "net", "net/http", "io/fs", "database/sql", "crypto/rand", "math/rand", "math/rand/v2",
+	module + "/internal/db", module + "/internal/instance",
+}
+
+// ownedUse lists functions and types that only some packages may name.
+type ownedUse struct {
+	pkg, name string // import path; name, or "*Env*"-like prefix pattern
+	by        []string
+	why       string
+}
+
+var ownedNames = []ownedUse{
+	{"os", "Getenv", []string{"internal/config"}, "configuration has one entrance, which records where a value came from"},
+	{"os", "LookupEnv", []string{"internal/config"}, "configuration has one entrance"},
+	{"os", "Environ", []string{"internal/config"}, "configuration has one entrance; a child's environment is an allow-list"},
+	{"os", "ExpandEnv", []string{"internal/config"}, "configuration has one entrance"},
+	{"os", "Setenv", nil, "the environment is shared by the whole process"},
+	{"os", "UserHomeDir", []string{"internal/config"}, "paths are built by instance, from what config hands it"},
+	{"os", "Exit", []string{"cmd/ombud"}, "everything else returns, so that what it owns is closed"},
+	{"time", "Sleep", nil, "it cannot be stopped: select on a timer and the context"},
+	{module + "/internal/tool", "Invoker", []string{"internal/act", "internal/daemon"}, "only act reaches a tool's handler (law 4)"},
+}
+
+// stateAllowed lists the packages that may keep state in package variables.
+var stateAllowed = map[string]string{
+	"internal/id": "ids of one process never go back, whoever makes them",
+}
+
+// maxUntyped bounds map[string]any in what we ship, all packages together but
+// those of untypedAllowed. It is for borders with foreign JSON; a domain has types.
+const maxUntyped = 20
+
+var untypedAllowed = map[string]string{
+	"internal/tool": "a JSON Schema is a document without a type of ours",
+}
