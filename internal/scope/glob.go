@@ -74,6 +74,9 @@ func globText(glob string) string {
 // character like any other, which only a wildcard of held can take in: that makes
 // the relation reflexive, transitive and never too wide.
 func matchGlob(held, need string) bool {
+	if n := len(held); n > 0 && held[n-1] != anyText && (need == "" || held[n-1] != need[len(need)-1]) {
+		return false // most patterns end in a plain character: the cheapest way to say no
+	}
 	i, j, star, mark := 0, 0, -1, 0
 	for i < len(need) {
 		switch {
@@ -210,11 +213,12 @@ func matchPath(held, need []string) bool {
 
 // overlapPath compares segment by segment up to the first `**` of either side,
 // behind which anything is possible unless one side is free of wildcards.
-func overlapPath(a, b []string) bool {
-	if !slices.ContainsFunc(a, wild) {
+func overlapPath(qa, qb *qualifier) bool {
+	a, b := qa.path, qb.path
+	switch {
+	case !qa.wild:
 		return matchPath(b, a)
-	}
-	if !slices.ContainsFunc(b, wild) {
+	case !qb.wild:
 		return matchPath(a, b)
 	}
 	for i := range max(len(a), len(b)) {

@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -23,6 +24,7 @@ type qualifier struct {
 	text   string // canonical
 	glob   string // KindName
 	path   []string
+	wild   bool        // path holds a wildcard
 	host   hostPattern // KindHost, KindURL
 	url    urlPattern
 	set    []string // sorted
@@ -163,7 +165,7 @@ func (s Scope) Overlaps(other Scope) bool {
 	case KindName:
 		return overlapGlob(a.glob, b.glob)
 	case KindPath:
-		return overlapPath(a.path, b.path)
+		return overlapPath(a, b)
 	case KindURL:
 		return a.url.overlaps(&b.url) && a.host.overlaps(b.host)
 	case KindHost:
@@ -193,7 +195,7 @@ func compile(k Kind, text string, literal bool) (*qualifier, error) {
 		q.text = globText(q.glob)
 	case KindPath:
 		q.path, err = compilePath(text, literal)
-		q.text = pathText(q.path)
+		q.text, q.wild = pathText(q.path), slices.ContainsFunc(q.path, wild)
 	case KindURL:
 		q.url, q.host, err = compileURL(text, literal)
 		q.text = q.url.text(q.host)
