@@ -1,0 +1,2 @@
+// Package eventlog holds everything that happened, in commit order.
+package eventlog
