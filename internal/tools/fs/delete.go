@@ -1,0 +1,88 @@
+package fs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/tool"
+)
+
+const deleteSchema = `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
+"path":{"type":"string","minLength":1,"maxLength":4096,"description":"file, relative to the working directory"}}}`
+
+type deleteInput struct {
+	Path string `json:"path"`
+}
+
+func (t *Tools) deleteDefinition() tool.Definition {
+	return tool.Definition{
+		Name:        "fs.delete",
+		Description: "Delete one file, link or empty directory of the working directory. A link goes, not what it points to.",
+		Input:       json.RawMessage(deleteSchema), Kind: tool.Effect, Irreversible: true, Repeat: tool.Probed,
+		Timeout: timeout, MaxOutput: 4 << 10, Source: label.Own,
+		Scopes: func(input json.RawMessage) ([]scope.Scope, error) {
+			in, err := tool.Decode[deleteInput](input)
+			if err != nil {
+				return nil, err
+			}
+			p, err := t.writable(in.Path, true)
+			return need("fs.delete", p, err)
+		},
+		Summary: func(input json.RawMessage) string {
+			in, _ := tool.Decode[deleteInput](input) // validated; an empty path is shown as ""
+			return "delete " + tool.Show(in.Path)
+		},
+		Probe: t.probeDelete,
+	}
+}
+
+func (t *Tools) delete(ctx context.Context, inv tool.Invocation) (tool.Output, error) {
+	in, err := tool.Decode[deleteInput](inv.Input)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	p, err := t.writable(in.Path, true)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return tool.Output{}, err
+	}
+	if err := t.root.Remove(p.rel); err != nil {
+		return tool.Output{}, classify(in.Path, err)
+	}
+	if err := t.syncDir(filepath.Dir(p.rel)); err != nil {
+		return tool.Output{}, fault.New(fault.Unknown, "%s was deleted, but that may not be durable: %w", tool.Show(in.Path), err)
+	}
+	return deleted(in), nil
+}
+
+func deleted(in deleteInput) tool.Output {
+	return tool.Output{Text: "deleted " + tool.Show(in.Path)}
+}
+
+// probeDelete takes a path that is gone for deleted.
+func (t *Tools) probeDelete(_ context.Context, inv tool.Invocation) (tool.ProbeResult, error) {
+	in, err := tool.Decode[deleteInput](inv.Input)
+	if err != nil {
+		return tool.ProbeResult{State: tool.Unclear}, err
+	}
+	p, err := t.writable(in.Path, true)
+	if err != nil {
+		return tool.ProbeResult{State: tool.Unclear}, err
+	}
+	_, err = t.root.Lstat(p.rel)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return tool.ProbeResult{State: tool.Done, Output: deleted(in)}, nil
+	case err != nil:
+		return tool.ProbeResult{State: tool.Unclear}, classify(in.Path, err)
+	}
+	return tool.ProbeResult{State: tool.NotDone}, nil
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package fs
+
+const nonblock = 0
+
+const syncsDirectories = false
