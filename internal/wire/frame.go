@@ -76,7 +76,7 @@ func EncodeFrame(v any) ([]byte, error) {
 	frame := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	size := len(frame) - headerLen
 	if size > MaxFrame {
-		return nil, fault.New(fault.Invalid, "message of %d bytes: %w", size, &TooLong{Size: int64(size)}).
+		return nil, fault.New(fault.Invalid, "%w", &TooLong{Size: int64(size)}).
 			WithHint("ask for less at a time, or send it as a file")
 	}
 	binary.BigEndian.PutUint32(frame, uint32(size))

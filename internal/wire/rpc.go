@@ -137,22 +137,30 @@ func ParseRequest(body []byte) (Request, *Error) {
 		}
 		return bad, protocolError(CodeInvalidRequest, fault.Invalid, hint, "a request is a JSON object")
 	}
-	// Lenient first, only for the id; errors come out of the strict reading.
-	var envelope struct {
-		ID json.RawMessage `json:"id"`
-	}
-	if json.Unmarshal(body, &envelope) == nil && checkID(envelope.ID) == nil && envelope.ID != nil {
-		bad.ID = envelope.ID
-	}
 	var req Request
-	if err := DecodeStrict(body, &req); err != nil {
+	err := DecodeStrict(body, &req)
+	if err != nil {
+		// What the strict reading refused may still have an id to answer to.
+		var envelope struct {
+			ID json.RawMessage `json:"id"`
+		}
+		if json.Unmarshal(body, &envelope) != nil {
+			envelope.ID = nil
+		}
+		req = Request{ID: envelope.ID}
+	}
+	idErr := checkID(req.ID)
+	if idErr == nil && req.ID != nil {
+		bad.ID = req.ID
+	}
+	if err != nil {
 		return bad, protocolError(CodeInvalidRequest, fault.Invalid, fault.HintOf(err), "%v", err)
 	}
 	if req.JSONRPC != Version {
 		return bad, protocolError(CodeInvalidRequest, fault.Invalid, "", "jsonrpc must be %q, not %s", Version, quoteShort(req.JSONRPC))
 	}
-	if err := checkID(req.ID); err != nil {
-		return bad, protocolError(CodeInvalidRequest, fault.Invalid, "", "%v", err)
+	if idErr != nil {
+		return bad, protocolError(CodeInvalidRequest, fault.Invalid, "", "%v", idErr)
 	}
 	return req, nil
 }
@@ -182,7 +190,7 @@ func ResultFrame(id json.RawMessage, result any) ([]byte, error) {
 		JSONRPC string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  any             `json:"result"`
-	}{Version, id, result})
+	}{Version, id, withLists(result)})
 }
 
 // ErrorFrame returns the frame that answers request id with an error. Messages
@@ -206,13 +214,13 @@ func ErrorFrame(id json.RawMessage, e *Error) []byte {
 func NoteFrame(id json.RawMessage, n Note) ([]byte, error) {
 	type params struct {
 		Request json.RawMessage `json:"request"`
-		Note    Note            `json:"note"`
+		Note    any             `json:"note"`
 	}
 	return EncodeFrame(struct {
 		JSONRPC string `json:"jsonrpc"`
 		Method  string `json:"method"`
 		Params  params `json:"params"`
-	}{Version, n.NoteName(), params{id, n}})
+	}{Version, n.NoteName(), params{id, withLists(n)}})
 }
 
 // maxErrorText bounds the message and the hint of an error, in bytes.

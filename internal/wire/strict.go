@@ -72,15 +72,19 @@ func kindName(t reflect.Type) string {
 // walk reads one value and compares its fields with t. A nil t, and a type that
 // decodes itself, takes anything. It reports whether the value was null.
 func walk(dec *json.Decoder, t reflect.Type, path string) (null bool, err error) {
-	tok, err := dec.Token()
-	if err != nil {
-		return false, fault.New(fault.Invalid, "decode: %w", err)
-	}
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t != nil && (t.Kind() == reflect.Interface || reflect.PointerTo(t).Implements(unmarshalerType)) {
-		t = nil
+	if t == nil || t.Kind() == reflect.Interface || reflect.PointerTo(t).Implements(unmarshalerType) {
+		var opaque json.RawMessage
+		if err := dec.Decode(&opaque); err != nil {
+			return false, fault.New(fault.Invalid, "decode: %w", err)
+		}
+		return string(opaque) == "null", nil
+	}
+	tok, err := dec.Token()
+	if err != nil {
+		return false, fault.New(fault.Invalid, "decode: %w", err)
 	}
 	switch tok {
 	case json.Delim('{'):
