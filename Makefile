@@ -1,0 +1,75 @@
+# `make help` lists the targets. What we ship is built without cgo; only the race
+# detector needs it.
+
+GO        ?= go
+TIMEOUT   ?= 20m
+GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
+
+# Packages with goroutines, locks or atomics of their own.
+RACE_PKGS = ./internal/db/... ./internal/eventlog ./internal/audit ./internal/lease ./internal/tool \
+	./internal/run ./internal/act ./internal/approval ./internal/budget ./internal/outbox ./internal/agent \
+	./internal/model/... ./internal/wire ./internal/ipc ./internal/daemon
+
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build ./ombud
+	$(GO) build -trimpath -o ombud ./cmd/ombud
+
+.PHONY: test
+test: ## set up what the tests need, then run them all
+	@sh scripts/setup-tests.sh
+	$(GO) test -buildvcs=false -timeout $(TIMEOUT) ./...
+	@sh scripts/setup-tests.sh
+
+.PHONY: race
+race: export CGO_ENABLED = 1
+race: ## run the concurrent packages under the race detector (a bounded set, -short)
+	@sh scripts/setup-tests.sh race
+	$(GO) test -buildvcs=false -race -short -timeout $(TIMEOUT) $(RACE_PKGS)
+
+.PHONY: campaign
+campaign: ## kill the real program at every counted commit and effect, on both stores
+	@sh scripts/setup-tests.sh
+	$(GO) test -buildvcs=false -tags failpoint -count 1 -timeout 60m ./internal/crashtest/...
+
+.PHONY: bench
+bench: ## measure, each figure beside its limit or peer
+	@sh scripts/setup-tests.sh
+	$(GO) test -buildvcs=false -run '^$$' -bench . -benchmem -timeout 60m ./bench/...
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+
+.PHONY: lint
+lint: ## gofmt, go vet on three systems, golangci-lint
+	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed: $$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags failpoint ./...
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+	$(GOLANGCI) run ./...
+
+.PHONY: cross
+cross: ## build what we ship for every system, without cgo
+	for os in linux darwin windows; do for arch in amd64 arm64; do \
+		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch $(GO) build -buildvcs=false -o /dev/null ./cmd/ombud || exit 1; \
+	done; done
+
+# Generated and formatted files must be committed as they are: the tree looks the
+# same after the checks as before them.
+.PHONY: check
+check: ## lint, cross, tidy modules; leaves no diff
+	@before=$$(mktemp) && after=$$(mktemp) && trap 'rm -f $$before $$after' EXIT && \
+	git status --porcelain >$$before && git diff >>$$before && \
+	$(MAKE) --no-print-directory lint cross && \
+	$(GO) mod tidy -diff && $(GO) mod verify && \
+	git status --porcelain >$$after && git diff >>$$after && \
+	diff $$before $$after || { echo "check: failed, or it changed the tree (above)"; exit 1; }
