@@ -1,0 +1,187 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// entry is one key: where it is, what it means and how its value is read. The
+// table below is the only list of keys; loading, explaining, the sample file and
+// the suggestions in errors are all made from it.
+type entry struct {
+	path     string // "*" stands for a name chosen by the person
+	def      value  // zero: see required
+	required bool   // for a key below "*" that has no sensible default
+	doc      string
+	set      func(c *Config, name string, v value) error
+}
+
+const (
+	auto      = "auto"
+	none      = "none"
+	all       = "all"
+	workspace = "workspace"
+	asInput   = "input"
+)
+
+func table() []entry {
+	return []entry{
+		{path: "store", def: text("sqlite"), set: put(func(c *Config) *Store { return &c.Store }, parseStore),
+			doc: "Where everything is kept: sqlite (a file in the state directory) or postgres://user@host/database.\nA password does not belong here: use PGPASSFILE, PGPASSWORD or OMBUD_STORE."},
+		{path: "log.level", def: text("info"), set: put(func(c *Config) *Log { return &c.Log }, parseLog),
+			doc: "How much the daemon logs: debug, info, warn or error."},
+
+		{path: "models.main", def: text(auto), set: put(func(c *Config) *ModelRef { return &c.Models.Main }, parseModel),
+			doc: "The model that answers: provider/model, a provider alone for its default model, or auto.\nauto takes the first found of: anthropic with a key, openai with a key, a running ollama, builtin."},
+		{path: "models.memory", def: text(auto), set: put(func(c *Config) *ModelRef { return &c.Models.Memory }, parseModel),
+			doc: "The model that looks things up in memory; auto is the main one."},
+		{path: "models.summary", def: text(auto), set: put(func(c *Config) *ModelRef { return &c.Models.Summary }, parseModel),
+			doc: "The model that shortens long conversations; auto is the main one."},
+		{path: "models.providers.*.base_url", required: true, set: each(providers, func(p *Provider) *string { return &p.BaseURL }, parseBaseURL),
+			doc: "Where the provider is. anthropic speaks its own protocol, all others the OpenAI-compatible one."},
+		{path: "models.providers.*.api_key_env", def: text(none), set: each(providers, func(p *Provider) *string { return &p.APIKeyEnv }, parseEnvName),
+			doc: "The NAME of the environment variable that holds the key, or none. Never the key itself."},
+		{path: "models.providers.*.model", def: text(auto), set: each(providers, func(p *Provider) *string { return &p.Model }, parseAutoText),
+			doc: "The model taken when only the provider is named; auto is the first one it lists."},
+		{path: "models.prices.*.input_usd", required: true, set: each(prices, func(p *Price) *MicroUSD { return &p.Input }, parseAmount),
+			doc: "US dollars per million tokens sent; up to six decimals, kept exactly."},
+		{path: "models.prices.*.output_usd", required: true, set: each(prices, func(p *Price) *MicroUSD { return &p.Output }, parseAmount),
+			doc: "US dollars per million tokens received."},
+		{path: "models.prices.*.cache_read_usd", def: text(asInput), set: each(prices, func(p *Price) *MicroUSD { return &p.CacheRead }, parseCachePrice),
+			doc: "US dollars per million tokens read from the provider's cache; input is the same as input_usd."},
+		{path: "models.prices.*.cache_write_usd", def: text(asInput), set: each(prices, func(p *Price) *MicroUSD { return &p.CacheWrite }, parseCachePrice),
+			doc: "US dollars per million tokens written to the provider's cache; input is the same as input_usd."},
+
+		{path: "agents.*.role", def: text("assistant"), set: each(agents, func(a *Agent) *string { return &a.Role }, parseName),
+			doc: "The role that says what the agent may do."},
+		{path: "agents.*.tools", def: text(all), set: each(agents, func(a *Agent) *[]string { return &a.Tools }, parseTools),
+			doc: "The tools it is offered: a list of names, or all. A tool on the list still needs the role's leave."},
+		{path: "agents.*.instructions", def: text(""), set: each(agents, func(a *Agent) *string { return &a.Instructions }, parseText),
+			doc: "What the agent is told before every turn."},
+
+		{path: "roles.*.parent", def: text(none), set: each(roles, func(r *Role) *string { return &r.Parent }, parseNoneName),
+			doc: "A role this one can never exceed, or none."},
+		{path: "roles.*.allow", def: items(), set: each(roles, func(r *Role) *[]string { return &r.Allow }, parseList),
+			doc: "Scopes that are free, for example fs.read or net.fetch:https://example.com/docs."},
+		{path: "roles.*.ask", def: items(), set: each(roles, func(r *Role) *[]string { return &r.Ask }, parseList),
+			doc: "Scopes a person is asked about each time."},
+		{path: "roles.*.deny", def: items(), set: each(roles, func(r *Role) *[]string { return &r.Deny }, parseList),
+			doc: "Scopes that are refused whatever else is written. What no list names is refused too."},
+
+		{path: "turn.steps", def: text("32"), set: put(func(c *Config) *int { return &c.Turn.Steps }, number(1, 1000)),
+			doc: "How often the model may be asked in one turn, 1 to 1000."},
+		{path: "turn.calls", def: text("64"), set: put(func(c *Config) *int { return &c.Turn.Calls }, number(0, 10000)),
+			doc: "How many tools may be called in one turn, 0 to 10000."},
+		{path: "turn.timeout", def: text("120s"), set: put(func(c *Config) *time.Duration { return &c.Turn.Timeout }, duration("1s", "24h")),
+			doc: "How long one turn may take, 1s to 24h. Waiting for a person does not count."},
+		{path: "approvals.hold", def: text("10m"), set: put(func(c *Config) *time.Duration { return &c.Approvals.Hold }, duration("0s", "10m")),
+			doc: "How long a conversation waits for an approval before it goes on without; at most 10m."},
+		{path: "approvals.expires", def: text("24h"), set: put(func(c *Config) *time.Duration { return &c.Approvals.Expires }, duration("1m", "8760h")),
+			doc: "After how long an approval can no longer be given, 1m to 8760h."},
+		{path: "budget.day_usd", def: text("10"), set: put(func(c *Config) *Limit { return &c.Budget.Day }, parseLimit),
+			doc: "US dollars that may be spent in a day, or none for no limit. 0 lets nothing be spent."},
+		{path: "budget.month_usd", def: text("100"), set: put(func(c *Config) *Limit { return &c.Budget.Month }, parseLimit),
+			doc: "US dollars that may be spent in a month, or none."},
+		{path: "budget.turn_usd", def: text("1"), set: put(func(c *Config) *Limit { return &c.Budget.Turn }, parseLimit),
+			doc: "US dollars that may be spent in one turn, or none."},
+		{path: "tools.fs.root", def: text(workspace), set: put(func(c *Config) *string { return &c.Tools.FS.Root }, parseRoot),
+			doc: "The directory the file tools work in and never leave: an absolute path, or workspace for the instance's own."},
+		{path: "tools.shell.allow", def: items("cat", "date", "df", "du", "echo", "head", "ls", "pwd", "tail", "uname", "uptime", "wc"),
+			set: put(func(c *Config) *[]string { return &c.Tools.Shell.Allow }, parsePrograms),
+			doc: "Programs the shell tool may start: names found in PATH, or absolute paths. There is no shell in between."},
+		{path: "tools.web.allow_hosts", def: items(), set: put(func(c *Config) *[]string { return &c.Tools.Web.AllowHosts }, parseHosts),
+			doc: "Hosts the fetch tool may reach, such as example.com or *.example.com; an empty list is every public host."},
+		{path: "tools.web.allow_private", def: text("false"), set: put(func(c *Config) *bool { return &c.Tools.Web.AllowPrivate }, parseBool),
+			doc: "Whether the fetch tool may reach this machine and its private networks."},
+	}
+}
+
+// shipped are the names that exist without being written, with those of their
+// values that differ from the key's own default.
+var shipped = map[string]map[string]string{
+	"models.providers.anthropic": {"base_url": "https://api.anthropic.com", "api_key_env": "ANTHROPIC_API_KEY", "model": "claude-sonnet-4-6"},
+	"models.providers.openai":    {"base_url": "https://api.openai.com/v1", "api_key_env": "OPENAI_API_KEY", "model": "gpt-5.6-sol"},
+	"models.providers.ollama":    {"base_url": "http://127.0.0.1:11434/v1"},
+	"agents.main":                {},
+}
+
+// shippedRoles are defined by the policy, not here. builtinProviders need no
+// configuration and have none.
+var (
+	shippedRoles     = []string{"assistant"}
+	builtinProviders = []string{"builtin", "scripted"}
+)
+
+// examples fill a part of the sample file that has no shipped name.
+var examples = map[string]struct {
+	name   string
+	values map[string]string
+}{
+	"models.prices": {"openai/some-model", map[string]string{"input_usd": "2.50", "output_usd": "15"}},
+	"roles":         {"reader", map[string]string{"parent": "assistant", "allow": "[fs.read]", "deny": "[shell.exec]"}},
+}
+
+func providers(c *Config) map[string]Provider { return c.Models.Providers }
+func prices(c *Config) map[string]Price       { return c.Models.Prices }
+func agents(c *Config) map[string]Agent       { return c.Agents }
+func roles(c *Config) map[string]Role         { return c.Roles }
+
+// put stores a parsed value at a fixed place.
+func put[F any](at func(*Config) *F, parse func(value) (F, error)) func(*Config, string, value) error {
+	return func(c *Config, _ string, v value) error {
+		f, err := parse(v)
+		if err == nil {
+			*at(c) = f
+		}
+		return err
+	}
+}
+
+// each stores a parsed value in the named element of a map.
+func each[T, F any](m func(*Config) map[string]T, at func(*T) *F, parse func(value) (F, error)) func(*Config, string, value) error {
+	return func(c *Config, name string, v value) error {
+		f, err := parse(v)
+		if err == nil {
+			t := m(c)[name]
+			*at(&t) = f
+			m(c)[name] = t
+		}
+		return err
+	}
+}
+
+// node is the table as a tree, for walking a file beside it.
+type node struct {
+	path     string
+	children map[string]*node // by key; "*" for any name
+	order    []string
+	entry    *entry // of a leaf
+}
+
+func tree(entries []entry) *node {
+	root := &node{children: map[string]*node{}}
+	for i := range entries {
+		at := root
+		for _, key := range strings.Split(entries[i].path, ".") {
+			next := at.children[key]
+			if next == nil {
+				next = &node{path: join(at.path, key), children: map[string]*node{}}
+				at.children[key] = next
+				at.order = append(at.order, key)
+			}
+			at = next
+		}
+		at.entry = &entries[i]
+	}
+	return root
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// concrete puts a name in the place of "*".
+func concrete(pattern, name string) string { return strings.Replace(pattern, "*", name, 1) }
