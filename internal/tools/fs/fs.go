@@ -31,8 +31,8 @@ const timeout = 30 * time.Second
 
 // Guard refuses paths that no grant opens. Its paths are absolute and resolved.
 type Guard interface {
-	Readable(path string) error
-	Writable(path string) error
+	Read(path string) error
+	Write(path string) error
 }
 
 // Config says where the tools work.
@@ -164,7 +164,7 @@ func (t *Tools) readable(path string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return p, t.guard.Readable(p.real)
+	return p, t.guard.Read(p.real)
 }
 
 func (t *Tools) writable(path string, keepLast bool) (place, error) {
@@ -175,7 +175,7 @@ func (t *Tools) writable(path string, keepLast bool) (place, error) {
 	if p.rel == "." {
 		return place{}, fault.New(fault.Denied, "the root of the file tools itself cannot be changed")
 	}
-	return p, t.guard.Writable(p.real)
+	return p, t.guard.Write(p.real)
 }
 
 // need returns the one scope of a call on p.

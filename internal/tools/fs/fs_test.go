@@ -23,18 +23,18 @@ import (
 // "startup" in it.
 type guardByName struct{}
 
-func (guardByName) Readable(path string) error {
+func (guardByName) Read(path string) error {
 	if strings.Contains(path, "secret") {
 		return fault.New(fault.Denied, "%s is protected", path)
 	}
 	return nil
 }
 
-func (g guardByName) Writable(path string) error {
+func (g guardByName) Write(path string) error {
 	if strings.Contains(path, "startup") {
 		return fault.New(fault.Denied, "%s is protected", path)
 	}
-	return g.Readable(path)
+	return g.Read(path)
 }
 
 type bench struct {

@@ -1,0 +1,16 @@
+//go:build unix && !linux
+
+package shell
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// reap waits for the program and kills what it left in its group.
+func reap(cmd *exec.Cmd) {
+	_ = cmd.Wait() // how it ended is in ProcessState
+	signalGroup(cmd, syscall.SIGKILL)
+}

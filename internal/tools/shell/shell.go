@@ -1,0 +1,275 @@
+// Package shell is the tool shell.exec: it runs one program with its arguments.
+// There is no shell in between, so nothing in an argument is ever interpreted.
+//
+// Only programs on an allow list run. The list is resolved when the daemon starts,
+// to the real file; what an input names must be one of those files under the name
+// it was listed by. So no spelling of a path and no wrapper (env, timeout, sh -c,
+// busybox …) reaches a program that is not listed. A listed program that can
+// itself start others (find, git, make, an interpreter) opens that door: the
+// operator who lists it grants all of it.
+//
+// The program gets its own process group, an environment made only from the
+// configuration, and /dev/null or the given text as standard input. When its time
+// is up, the call is cancelled or nobody reads on, the group gets SIGTERM and 3 s
+// later SIGKILL; whatever the program left behind in its group when it ended is
+// killed as well. A child that moved to a session of its own gets away until
+// confinement holds it.
+package shell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/tool"
+)
+
+const (
+	defaultTimeout = 60 * time.Second
+	maxTimeout     = 300 * time.Second
+	grace          = 3 * time.Second // between SIGTERM and SIGKILL
+	maxOutput      = 4 << 20         // bytes kept of one call
+	maxArguments   = 128 << 10       // bytes of all arguments together
+)
+
+// Guard refuses files that no grant opens. Its paths are absolute.
+type Guard interface {
+	Read(path string) error
+}
+
+// Config says what may run and how.
+type Config struct {
+	Allow []string // programs, by name or absolute path; default none
+	Path  []string // where names are looked up; default /usr/local/bin, /usr/bin, /bin
+	Env   []string // the whole environment, KEY=value, besides PATH and LANG
+	Dir   string   // an existing directory, absolute; a call's cwd is in it
+}
+
+// Shell is the tool.
+type Shell struct {
+	programs []program
+	missing  []string
+	dir      string // resolved
+	env      []string
+	guard    Guard
+}
+
+// New resolves the allow list.
+func New(cfg Config, g Guard) (*Shell, error) {
+	dir, err := filepath.EvalSymlinks(cfg.Dir)
+	if err != nil || !filepath.IsAbs(dir) {
+		return nil, fault.New(fault.Config, "the working directory %q of shell.exec must be an existing absolute one", cfg.Dir)
+	}
+	path := cfg.Path
+	if len(path) == 0 {
+		path = []string{"/usr/local/bin", "/usr/bin", "/bin"}
+	}
+	s := &Shell{dir: dir, guard: g}
+	for _, entry := range cfg.Allow {
+		p, found, err := lookUp(entry, path)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			s.missing = append(s.missing, entry)
+			continue
+		}
+		s.programs = append(s.programs, p)
+	}
+	s.env = append([]string{"PATH=" + strings.Join(path, string(filepath.ListSeparator)), "LANG=C.UTF-8"}, cfg.Env...)
+	return s, nil
+}
+
+// Missing returns the entries of the allow list that were not found on this
+// machine. They can run only after a restart.
+func (s *Shell) Missing() []string { return s.missing }
+
+// Register makes the tool known to r.
+func (s *Shell) Register(r *tool.Registry) error { return r.Add(s.definition(), s.run) }
+
+const schema = `{"type":"object","additionalProperties":false,"required":["argv"],"properties":{
+"argv":{"type":"array","minItems":1,"maxItems":512,"items":{"type":"string","maxLength":65536},"description":"program and its arguments, one string each; no shell syntax"},
+"cwd":{"type":"string","maxLength":4096,"description":"directory to run in, relative to the working directory"},
+"stdin":{"type":"string","maxLength":1048576,"description":"text for standard input, default none"},
+"timeout_s":{"type":"integer","minimum":1,"maximum":300,"description":"seconds it may take, default 60"}}}`
+
+type input struct {
+	Argv    []string `json:"argv"`
+	Cwd     string   `json:"cwd"`
+	Stdin   string   `json:"stdin"`
+	Timeout int      `json:"timeout_s"`
+}
+
+func (s *Shell) definition() tool.Definition {
+	return tool.Definition{
+		Name: "shell.exec",
+		Description: "Run one program with arguments, without a shell: no pipes, no globs, no variables. Output and errors come " +
+			"together, then a last line in brackets says how it ended. Programs that may run: " + s.allowed(),
+		Input: json.RawMessage(schema), Kind: tool.Effect, Irreversible: true, Repeat: tool.AtMostOnce,
+		Timeout: maxTimeout + 2*grace, MaxOutput: maxOutput, Source: label.Untrusted("shell"),
+		Scopes: func(raw json.RawMessage) ([]scope.Scope, error) {
+			c, err := s.plan(raw)
+			if err != nil {
+				return nil, err
+			}
+			need, err := scope.Of("shell.exec", c.program.path)
+			return []scope.Scope{need}, err
+		},
+		Summary: summary,
+	}
+}
+
+func (s *Shell) allowed() string {
+	if len(s.programs) == 0 {
+		return "none"
+	}
+	names := make([]string, 0, len(s.programs))
+	for _, p := range s.programs {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// command is a call that may run, down to the file and the directory.
+type command struct {
+	program program
+	args    []string // without the program
+	dir     string
+	env     []string
+	stdin   string
+	timeout time.Duration
+}
+
+func (s *Shell) plan(raw json.RawMessage) (command, error) {
+	in, err := tool.Decode[input](raw)
+	if err != nil {
+		return command{}, err
+	}
+	p, err := s.find(in.Argv[0])
+	if err != nil {
+		return command{}, err
+	}
+	dir, err := s.workIn(in.Cwd)
+	if err != nil {
+		return command{}, err
+	}
+	if err := s.checkArguments(in.Argv[1:], dir); err != nil {
+		return command{}, err
+	}
+	c := command{program: p, args: in.Argv[1:], dir: dir, env: s.env, stdin: in.Stdin, timeout: defaultTimeout}
+	if in.Timeout > 0 {
+		c.timeout = min(time.Duration(in.Timeout)*time.Second, maxTimeout)
+	}
+	return c, nil
+}
+
+func (s *Shell) workIn(cwd string) (string, error) {
+	if !filepath.IsAbs(cwd) {
+		cwd = filepath.Join(s.dir, cwd)
+	}
+	dir, err := filepath.EvalSymlinks(cwd)
+	if err != nil {
+		return "", fault.New(fault.NotFound, "there is no directory %s to run in", tool.Show(cwd))
+	}
+	if rel, err := filepath.Rel(s.dir, dir); err != nil || !filepath.IsLocal(rel) {
+		return "", fault.New(fault.Denied, "%s is outside the working directory", tool.Show(cwd))
+	}
+	return dir, nil
+}
+
+// checkArguments refuses arguments that plainly name a guarded file. It is a help
+// against accidents and simple attempts; confinement is what holds.
+func (s *Shell) checkArguments(args []string, dir string) error {
+	total := 0
+	for _, arg := range args {
+		total += len(arg)
+		if strings.ContainsRune(arg, 0) {
+			return fault.New(fault.Invalid, "an argument holds a NUL byte: %s", tool.Show(arg))
+		}
+		for _, path := range pathsIn(arg) {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			if err := s.readable(filepath.Clean(path)); err != nil {
+				return err
+			}
+		}
+	}
+	if total > maxArguments {
+		return fault.New(fault.Invalid, "the arguments have %d bytes together, at most %d", total, maxArguments)
+	}
+	return nil
+}
+
+func (s *Shell) readable(path string) error {
+	if err := s.guard.Read(path); err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || real == path {
+		return nil // not a file, or the same
+	}
+	return s.guard.Read(real)
+}
+
+// pathsIn returns what in an argument may be a path: all of it, and what stands
+// behind the first "=", ":" or "@" as in --file=x, user:x, @x.
+func pathsIn(arg string) []string {
+	if len(arg) > 4096 || arg == "" {
+		return nil
+	}
+	paths := []string{arg}
+	for _, sep := range []string{"=", ":", "@"} {
+		if _, after, ok := strings.Cut(arg, sep); ok && after != "" {
+			paths = append(paths, after)
+		}
+	}
+	return paths
+}
+
+func (s *Shell) run(ctx context.Context, inv tool.Invocation) (tool.Output, error) {
+	c, err := s.plan(inv.Input)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return tool.Output{}, err
+	}
+	out, err := start(ctx, c)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	return tool.Output{Reader: out}, nil
+}
+
+const maxSummary = 1000 // bytes
+
+func summary(raw json.RawMessage) string {
+	in, _ := tool.Decode[input](raw) // validated; nothing to show gives "run"
+	var b strings.Builder
+	b.WriteString("run")
+	for i, arg := range in.Argv {
+		shown := tool.Show(arg)
+		if strings.ContainsAny(arg, " \"'") && shown == arg {
+			shown = fmt.Sprintf("%q", arg)
+		}
+		if b.Len()+len(shown) > maxSummary {
+			fmt.Fprintf(&b, " … and %d more arguments", len(in.Argv)-i)
+			break
+		}
+		b.WriteString(" " + shown)
+	}
+	if in.Cwd != "" {
+		b.WriteString(" in " + tool.Show(in.Cwd))
+	}
+	if in.Stdin != "" {
+		fmt.Fprintf(&b, " with %d bytes of input", len(in.Stdin))
+	}
+	return b.String()
+}
