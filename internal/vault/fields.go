@@ -44,6 +44,10 @@ const (
 	ConversationTitle   Field = 16
 	ConversationAddress Field = 17 // channel, account, chat and thread as the channel names them
 	ConversationSummary Field = 18
+	RunError            Field = 19
+	TimerPayload        Field = 20
+	BlockedError        Field = 21
+	DeadLetterError     Field = 22
 )
 
 // The blind fields.
@@ -80,6 +84,10 @@ var fields = map[Field]fieldInfo{
 	ConversationTitle:   {"conversation.title", domainTalk, sealed},
 	ConversationAddress: {"conversation.address", domainTalk, sealed},
 	ConversationSummary: {"conversation.summary", domainTalk, sealed},
+	RunError:            {"run.error", domainRun, sealed},
+	TimerPayload:        {"timer.payload", domainRun, sealed},
+	BlockedError:        {"blocked.error", domainEvent, sealed},
+	DeadLetterError:     {"dead_letter.error", domainEvent, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},

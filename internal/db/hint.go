@@ -1,0 +1,9 @@
+package db
+
+// Time is the system clock in Unix microseconds, for decisions outside a
+// transaction such as whether anything is due. What is stored is stamped with
+// Tx.Now.
+func (d *DB) Time() int64 { return d.now().UnixMicro() }
+
+// Wake wakes this node's watchers of topic without a transaction.
+func (d *DB) Wake(topic string) { d.signals.wake(topic) }

@@ -1,0 +1,57 @@
+// Package run is the one durable engine: a turn, a recipe, a loop, a workflow, a
+// delegation and an approved call are all runs.
+//
+// # What a run is
+//
+// A stream of events, run:<id>, and two projections of it written in the same
+// transaction, the rows of runs and steps. The events are the truth; Verify folds
+// them anew and compares. A handler does the work; after a crash, a park or a
+// retry it is called again from its beginning, and what it did in steps is
+// returned to it from the record.
+//
+// # States
+//
+// This is the whole table (edges.go); fold, write guards and tests come from it.
+//
+//	(none)     -- run.created    --> queued      starter
+//	queued     -- run.started    --> running     dispatcher
+//	waiting    -- run.started    --> running     dispatcher
+//	running    -- run.waiting    --> waiting     owner
+//	running    -- run.completed  --> completed   owner
+//	running    -- run.failed     --> failed      owner
+//	running    -- run.uncertain  --> uncertain   owner
+//	running    -- run.requeued   --> queued      recovery
+//	running    -- run.failed     --> failed      recovery
+//	queued     -- run.cancelling --> cancelling  person
+//	running    -- run.cancelling --> cancelling  person
+//	waiting    -- run.cancelling --> cancelling  person
+//	uncertain  -- run.cancelling --> cancelling  person
+//	cancelling -- run.cancelled  --> cancelled   owner
+//	cancelling -- run.failed     --> failed      owner
+//	cancelling -- run.uncertain  --> uncertain   owner
+//	uncertain  -- run.resolved   --> queued      person
+//	uncertain  -- run.failed     --> failed      person
+//
+// # Steps
+//
+// A step is recorded under a name that is stable within its run. A recorded step is
+// never done again. One whose intent was committed and whose outcome was not, met
+// after a crash, goes by its policy: Repeatable and Noted are begun again (and the
+// repeat is counted), Probed asks, AtMostOnce becomes unknown. An unknown step is
+// told to the handler as an error, or makes the run uncertain until a person
+// decides, as its Kind says.
+//
+// # Keys
+//
+// Runs that share a key go in order of arrival, width at once. The holder of a
+// place keeps it while it runs or waits and gives it to the next in line in the
+// transaction that ends it or leaves it uncertain. A child whose ancestor holds the
+// key works in the ancestor's place.
+//
+// # What survives a crash
+//
+// Everything but the handler's own variables. On SQLite the next boot takes back
+// every run of the last one: the lock file proves it dead. On PostgreSQL a node has
+// a lease that outlives every effect it starts, so when it ends nothing of that
+// node can still be under way. A run that took its node down five times is failed.
+package run

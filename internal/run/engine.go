@@ -1,0 +1,362 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// topic is notified whenever a run may be claimed or has ended.
+const topic = "runs"
+
+// maxCrashes is how often a run may take its node down before it is given up.
+const maxCrashes = 5
+
+// Kind is a sort of work the engine can do.
+type Kind struct {
+	Name string
+	// Handle does the work. After a crash, a park or a retry it is called again from
+	// its beginning: what it did in steps is returned to it from the record.
+	Handle func(ctx context.Context, r *Run) (json []byte, err error)
+	// Attempts is how often Handle may fail before the run does. Default 1.
+	Attempts int
+	// Backoff is the pause before attempt n+1, n from 1. Default 1 s, doubled, at most 5 min.
+	Backoff func(n int) time.Duration
+	// TellUnknown gives a step of unknown outcome to Handle as an error of class
+	// Unknown. Without it the run becomes uncertain and a person decides.
+	TellUnknown bool
+	// Ended runs in the transaction that ends a run: the place to tell somebody.
+	Ended func(ctx context.Context, tx *db.Tx, r Record) error
+}
+
+// Kinds is the set of kinds an engine knows.
+type Kinds struct {
+	mu sync.RWMutex
+	m  map[string]Kind
+}
+
+// NewKinds returns an empty set.
+func NewKinds() *Kinds { return &Kinds{m: map[string]Kind{}} }
+
+// Add adds a kind; its name must be new.
+func (k *Kinds) Add(kind Kind) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, there := k.m[kind.Name]; there || kind.Name == "" || kind.Handle == nil {
+		return fault.New(fault.Internal, "run kind %q is there already or not whole", kind.Name)
+	}
+	k.m[kind.Name] = kind
+	return nil
+}
+
+func (k *Kinds) get(name string) (Kind, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	kind, ok := k.m[name]
+	return kind, ok
+}
+
+// known returns an SQL list of the kinds' names.
+func (k *Kinds) known() string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	var names []string
+	for name := range k.m {
+		names = append(names, "'"+strings.ReplaceAll(name, "'", "''")+"'")
+	}
+	return strings.Join(names, ", ")
+}
+
+// Options tune an Engine; zero fields have defaults.
+type Options struct {
+	Slots    int           // runs at once on this node; default 256
+	Poll     time.Duration // longest sleep between looks at the store; default 1 s
+	Grace    time.Duration // how long Stop waits for effects under way; default 10 s
+	LeaseTTL time.Duration // how long a silent node keeps its runs (PostgreSQL); default 30 s
+	Logger   *slog.Logger
+}
+
+// Engine does the runs of one node.
+type Engine struct {
+	db    *db.DB
+	vault *vault.Vault
+	log   *eventlog.Log
+	slog  *slog.Logger
+	kinds *Kinds
+	opt   Options
+	node  string // this process, one boot
+
+	mu       sync.Mutex
+	live     map[string]*Run
+	claims   string // the claim statement, made at Open from the kinds
+	leaseMu  sync.Mutex
+	lease    time.Time
+	started  bool
+	stopping chan struct{} // closed by Stop: no new step begins
+	quit     context.CancelFunc
+	loops    sync.WaitGroup
+	runs     sync.WaitGroup
+}
+
+// New returns an engine. Kinds may be added until Open.
+func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *Engine {
+	if o.Slots <= 0 {
+		o.Slots = 256
+	}
+	if o.Poll <= 0 {
+		o.Poll = time.Second
+	}
+	if o.Grace <= 0 {
+		o.Grace = 10 * time.Second
+	}
+	if o.LeaseTTL <= 0 {
+		o.LeaseTTL = 30 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Engine{
+		db: d, vault: v, log: l, slog: o.Logger, kinds: kinds, opt: o, node: id.New("boot"),
+		live: map[string]*Run{}, stopping: make(chan struct{}),
+	}
+}
+
+// Node is this process's name as an owner of runs.
+func (e *Engine) Node() string { return e.node }
+
+// Open takes back what a dead node left, then starts the loops. It returns when
+// the first look has been taken.
+func (e *Engine) Open(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.started {
+		return nil
+	}
+	e.claims = `SELECT id FROM runs WHERE state IN ('queued', 'waiting') AND next_at <= $1 AND kind IN (` +
+		e.kinds.known() + `) ORDER BY next_at, seq LIMIT $2`
+	if err := e.renew(ctx, 0); err != nil {
+		return fmt.Errorf("take the node's lease: %w", err)
+	}
+	if err := e.recoverOnce(ctx, !e.db.Postgres()); err != nil {
+		return fmt.Errorf("take back the runs of a dead node: %w", err)
+	}
+	loops, quit := context.WithCancel(context.Background())
+	e.quit, e.started = quit, true
+	e.loops.Go(func() { e.dispatchLoop(loops) })
+	e.loops.Go(func() { e.upkeepLoop(loops) })
+	return nil
+}
+
+// Stop lets effects under way come to their end, for at most Options.Grace, then
+// cancels them. Runs that were not finished are queued again and go on at the
+// next start. It is safe to call twice.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.mu.Lock()
+	if !e.started {
+		e.mu.Unlock()
+		return nil
+	}
+	e.started = false
+	close(e.stopping)
+	for _, r := range e.live {
+		r.stopModel()
+	}
+	e.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() { e.runs.Wait(); close(done) }()
+	grace := time.NewTimer(e.opt.Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	for _, r := range e.live {
+		r.cancel(errStopping)
+	}
+	e.mu.Unlock()
+	<-done
+	e.quit()
+	e.loops.Wait()
+	return e.db.InTx(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM nodes WHERE id = $1", e.node)
+		return err
+	})
+}
+
+func (e *Engine) isStopping() bool {
+	select {
+	case <-e.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// dispatchLoop claims runs as they come due.
+func (e *Engine) dispatchLoop(ctx context.Context) {
+	woken, stop := e.db.Watch(topic)
+	defer stop()
+	tick := time.NewTicker(e.opt.Poll)
+	defer tick.Stop()
+	for {
+		more, err := e.dispatchOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			e.slog.Warn("claim runs", "error", err)
+		}
+		if more && err == nil {
+			continue
+		}
+		select {
+		case <-woken:
+		case <-tick.C:
+		case <-e.stopping:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// dispatchOnce claims what is due, as far as there is room, and begins it. It
+// reports whether there may be more. With nothing due it writes nothing.
+func (e *Engine) dispatchOnce(ctx context.Context) (more bool, err error) {
+	e.mu.Lock()
+	room := min(e.opt.Slots-len(e.live), 64)
+	e.mu.Unlock()
+	if room <= 0 || e.isStopping() {
+		return false, nil
+	}
+	due, err := e.due(ctx, room)
+	if err != nil || len(due) == 0 {
+		return false, err
+	}
+	claimed, err := e.claim(ctx, room)
+	for _, rec := range claimed {
+		e.begin(rec)
+	}
+	return len(claimed) == room, err
+}
+
+func (e *Engine) due(ctx context.Context, limit int) (ids []string, err error) {
+	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		ids, err = db.All(ctx, q, db.Column[string], e.claims, e.db.Time(), limit)
+		return err
+	})
+	return ids, err
+}
+
+func (e *Engine) claim(ctx context.Context, limit int) (claimed []Record, err error) {
+	err = e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		claimed = claimed[:0] // the function may run twice
+		ids, err := db.All(ctx, tx, db.Column[string], e.claims, tx.Now(), limit)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			rec, err := e.load(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			rec, err = e.advance(ctx, tx, id, noFence, change{
+				kind: evStarted, actor: "ombud", data: startedData{Owner: e.node, Fence: rec.Fence + 1},
+			})
+			if err != nil {
+				return err
+			}
+			claimed = append(claimed, rec)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return claimed, nil
+}
+
+// begin works on a claimed run on a goroutine of its own.
+func (e *Engine) begin(rec Record) {
+	r := newRun(e, rec)
+	e.mu.Lock()
+	e.live[rec.ID] = r
+	e.mu.Unlock()
+	e.runs.Go(func() {
+		defer func() {
+			e.mu.Lock()
+			delete(e.live, rec.ID)
+			e.mu.Unlock()
+			r.cancel(nil)
+			e.db.Wake(topic) // there is room again
+		}()
+		e.work(r)
+	})
+}
+
+// work calls the handler and records how it ended.
+func (e *Engine) work(r *Run) {
+	kind, _ := e.kinds.get(r.rec.Kind)
+	result, err := e.handle(kind, r)
+	switch {
+	case r.finished.Load(), errors.Is(err, errParked), errors.Is(err, errUncertain):
+		return // recorded by the call that ended it
+	case errors.Is(err, errLost), errors.Is(context.Cause(r.ctx), errLost):
+		e.slog.Warn("a run was taken over", "run", r.rec.ID)
+		return
+	}
+	err = e.settle(r, kind, result, err)
+	if err != nil && !errors.Is(err, errLost) {
+		e.slog.Error("record the end of a run", "run", r.rec.ID, "error", err)
+	}
+}
+
+// handle calls the kind's handler; a panic is an error of class Internal.
+func (e *Engine) handle(kind Kind, r *Run) (result []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.slog.Error("a run panicked", "run", r.rec.ID, "panic", p, "stack", string(debug.Stack()))
+			err = fault.New(fault.Internal, "panic: %v", p)
+		}
+	}()
+	if err := r.loadSteps(); err != nil {
+		return nil, err
+	}
+	return kind.Handle(r.ctx, r)
+}
+
+// settle turns what the handler returned into the run's next state.
+func (e *Engine) settle(r *Run, kind Kind, result []byte, err error) error {
+	switch cause := context.Cause(r.ctx); {
+	case err != nil && (errors.Is(err, errStopping) || errors.Is(cause, errStopping)):
+		return r.commit(change{kind: evRequeued, data: requeuedData{Why: "the daemon stopped"}, nextAt: 1}, nil)
+	case err != nil && (errors.Is(err, errCancelled) || errors.Is(cause, errCancelled)):
+		return r.end(kind, evCancelled, endedData{Class: fault.Cancelled, Error: "cancelled"}, nil)
+	case err == nil:
+		return r.end(kind, evCompleted, endedData{ResultMAC: e.contentMAC(r.rec.ID, "", result)}, result)
+	case r.rec.Attempt+1 < kind.Attempts && !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Denied):
+		wait := waitingData{For: ForRetry, Class: fault.ClassOf(err), Error: err.Error()}
+		wait.Until = e.db.Time() + backoff(kind, r.rec.Attempt+1).Microseconds()
+		return r.commit(change{kind: evWaiting, data: wait, nextAt: wait.Until}, nil)
+	default:
+		return r.end(kind, evFailed, endedData{Class: fault.ClassOf(err), Error: err.Error()}, nil)
+	}
+}
+
+func backoff(kind Kind, n int) time.Duration {
+	if kind.Backoff != nil {
+		return kind.Backoff(n)
+	}
+	return min(time.Second<<min(n-1, 9), 5*time.Minute)
+}

@@ -1,0 +1,238 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// Park lets the run wait as a row: nothing of it stays in memory. The handler
+// returns the error it gets, and is called again from its beginning when the run
+// is woken or until has come. ready is asked in the same transaction and prevents
+// the wait if what is waited for is there already; Park then returns nil.
+func (r *Run) Park(ctx context.Context, what Wait, ref string, until int64, ready func(ctx context.Context, tx *db.Tx) (bool, error)) error {
+	if err := r.mayBegin(ctx); err != nil {
+		return err
+	}
+	stays := false
+	err := r.commitAll([]change{{kind: evWaiting, data: waitingData{For: what, Ref: ref, Until: until}, nextAt: until}},
+		func(ctx context.Context, tx *db.Tx, c []change) error {
+			stays = false
+			if ready == nil {
+				return nil
+			}
+			there, err := ready(ctx, tx)
+			if err != nil || !there {
+				return err
+			}
+			stays = true
+			return errReady
+		})
+	if stays && errors.Is(err, errReady) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errParked
+}
+
+// errReady rolls back a park that is not needed.
+var errReady = errors.New("what the run would wait for is there")
+
+// Sleep parks the run until d has passed since the step was first met.
+func (r *Run) Sleep(ctx context.Context, name string, d time.Duration) error {
+	until, err := r.Step(ctx, name, Policy{Kind: Repeatable}, func(context.Context) (json.RawMessage, error) {
+		return json.Marshal(r.e.db.Time() + d.Microseconds())
+	})
+	if err != nil {
+		return err
+	}
+	var at int64
+	if err := json.Unmarshal(until, &at); err != nil {
+		return fault.New(fault.Verification, "sleep %s: %w", name, err)
+	}
+	if r.e.db.Time() >= at {
+		return nil
+	}
+	return r.Park(ctx, ForTimer, name, at, nil)
+}
+
+// WakeTx makes a waiting run due now, in the transaction of what woke it. A run
+// that does not wait, or waits for something else, is left alone.
+func (e *Engine) WakeTx(ctx context.Context, tx *db.Tx, id string, what Wait, ref string) error {
+	_, err := tx.Exec(ctx, "UPDATE runs SET next_at = $1 WHERE id = $2 AND state = 'waiting' AND wait = $3 AND wait_ref = $4",
+		tx.Now(), id, what, ref)
+	tx.Notify(topic)
+	return err
+}
+
+// Finish records the run's last step and its end in one commit, with the rows fn
+// writes. The handler returns nil after it.
+func (r *Run) Finish(ctx context.Context, spec StepSpec, result json.RawMessage, fn func(ctx context.Context, tx *db.Tx) error) error {
+	if err := r.mayBegin(ctx); err != nil {
+		return err
+	}
+	kind, _ := r.e.kinds.get(r.rec.Kind)
+	spec.Policy = Policy{Kind: Repeatable}
+	seq := r.nextSeq()
+	out := Succeed(result)
+	changes := []change{r.closing(spec, seq, &out), {kind: evCompleted, data: endedData{ResultMAC: r.e.contentMAC(r.rec.ID, "", result)}, result: result}}
+	err := r.insist(func() error {
+		return r.commitAll(changes, func(ctx context.Context, tx *db.Tx, c []change) error {
+			if err := fn(ctx, tx); err != nil {
+				return err
+			}
+			if err := r.onClose(ctx, tx, spec, &out, &c[0]); err != nil {
+				return err
+			}
+			return r.e.ended(ctx, tx, kind, r.rec, Completed)
+		})
+	})
+	if err == nil {
+		r.finished.Store(true)
+	}
+	return err
+}
+
+// end records the end of a run as its owner.
+func (r *Run) end(kind Kind, event string, d endedData, result json.RawMessage) error {
+	err := r.insist(func() error {
+		return r.e.db.InTx(context.WithoutCancel(r.ctx), func(ctx context.Context, tx *db.Tx) error {
+			cur, err := r.e.load(ctx, tx, r.rec.ID)
+			if err != nil {
+				return err
+			}
+			if cur.State == Cancelling && event == evCompleted {
+				event, d = evCancelled, endedData{Class: fault.Cancelled, Error: "cancelled"}
+			}
+			if cur.State == Running && event == evCancelled {
+				if _, err := r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, change{kind: evCancelling, data: endedData{By: "ombud"}}); err != nil {
+					return err
+				}
+			}
+			return r.e.endTx(ctx, tx, kind, r.rec.ID, r.rec.Fence, change{kind: event, actor: r.rec.Actor, data: d, result: result})
+		})
+	})
+	if errors.Is(err, errLost) {
+		r.cancel(errLost)
+	}
+	return err
+}
+
+// endTx ends a run and lets its kind tell of it, in one transaction.
+func (e *Engine) endTx(ctx context.Context, tx *db.Tx, kind Kind, id string, fence int64, c change) error {
+	rec, err := e.advance(ctx, tx, id, fence, c)
+	if err != nil {
+		return err
+	}
+	return e.ended(ctx, tx, kind, rec, rec.State)
+}
+
+func (e *Engine) ended(ctx context.Context, tx *db.Tx, kind Kind, rec Record, state State) error {
+	tx.Notify(topic)
+	if kind.Ended == nil {
+		return nil
+	}
+	rec.State = state
+	return kind.Ended(ctx, tx, rec)
+}
+
+// Cancel asks a run to stop. What is under way comes to its end or its timeout;
+// nothing new is begun. Cancelling a run that has ended is a Conflict.
+func (e *Engine) Cancel(ctx context.Context, id, by, why string) error {
+	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return e.CancelTx(ctx, tx, id, by, why) })
+}
+
+// CancelTx is Cancel in the caller's transaction.
+func (e *Engine) CancelTx(ctx context.Context, tx *db.Tx, id, by, why string) error {
+	rec, err := e.load(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if rec.State == Cancelling {
+		return nil
+	}
+	rec, err = e.advance(ctx, tx, id, noFence, change{kind: evCancelling, actor: by, data: endedData{By: by, Error: why}})
+	if err != nil {
+		return err
+	}
+	if rec.Owner == "" {
+		kind, _ := e.kinds.get(rec.Kind)
+		return e.endCancelled(ctx, tx, kind, rec)
+	}
+	tx.AfterCommit(func() { e.cancelLocal(id) })
+	return nil
+}
+
+// Decision is what a person says of a step in doubt.
+type Decision string
+
+// The decisions.
+const (
+	Retry      Decision = "retry"  // begin the step again
+	MarkDone   Decision = "done"   // it happened
+	MarkFailed Decision = "failed" // it did not
+	GiveUp     Decision = "cancel" // cancel the run
+)
+
+// Resolve decides an uncertain run: the step in doubt is settled and the run goes
+// on, or it is cancelled.
+func (e *Engine) Resolve(ctx context.Context, id string, d Decision, by, note string) error {
+	if !slices.Contains([]Decision{Retry, MarkDone, MarkFailed, GiveUp}, d) {
+		return fault.New(fault.Invalid, "decision %q is none of retry, done, failed, cancel", d)
+	}
+	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		rec, err := e.load(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if rec.State != Uncertain {
+			return fault.New(fault.Conflict, "run %s is %s; only an uncertain run can be resolved", id, rec.State)
+		}
+		if d == GiveUp {
+			_, err := e.advance(ctx, tx, id, noFence, change{kind: evCancelling, actor: by, data: endedData{By: by, Error: note}})
+			if err != nil {
+				return err
+			}
+			kind, _ := e.kinds.get(rec.Kind)
+			return e.endTx(ctx, tx, kind, id, noFence, change{kind: evCancelled, actor: by, data: endedData{Class: fault.Cancelled, Error: "given up: " + note, By: by}})
+		}
+		steps, err := e.loadSteps(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(steps, func(s *Step) bool { return s.State == Unknown })
+		if i < 0 {
+			return fault.New(fault.Conflict, "run %s has no step in doubt", id)
+		}
+		_, err = e.advance(ctx, tx, id, noFence, change{kind: evResolved, actor: by, step: steps[i].Name, nextAt: tx.Now(),
+			data: resolvedData{Step: steps[i].Name, Decision: d, By: by, Note: note}})
+		return err
+	})
+}
+
+// Wait returns the run once it has ended.
+func (e *Engine) Wait(ctx context.Context, id string) (Record, error) {
+	woken, stop := e.db.Watch(topic)
+	defer stop()
+	tick := time.NewTicker(e.opt.Poll)
+	defer tick.Stop()
+	for {
+		rec, _, err := e.Get(ctx, id)
+		if err != nil || rec.State.Ended() {
+			return rec, err
+		}
+		select {
+		case <-woken:
+		case <-tick.C:
+		case <-ctx.Done():
+			return rec, ctx.Err()
+		}
+	}
+}

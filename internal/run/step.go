@@ -1,0 +1,425 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/failpoint"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// Errors that unwind a handler. A handler returns them as they are.
+var (
+	errParked    = errors.New("the run waits")
+	errLost      = errors.New("the run belongs to another node now")
+	errUncertain = errors.New("the run is uncertain")
+	errStopping  = errors.New("the daemon stops")
+	errCancelled = errors.New("the run was cancelled")
+)
+
+// Unwinding reports whether err is the engine ending a handler, not a failure of
+// the work: the handler must return it without telling anybody.
+func Unwinding(err error) bool {
+	for _, e := range []error{errParked, errLost, errUncertain, errStopping} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// Run is a run being worked on. Its methods may be called from several goroutines
+// of its handler, but a step name only once in an execution.
+type Run struct {
+	e        *Engine
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	began    time.Time
+	finished atomic.Bool
+	halted   chan struct{} // closed when the daemon stops: waits and model calls end
+
+	mu      sync.Mutex
+	rec     Record
+	steps   map[string]*Step
+	seq     int64
+	pending []lazyStep // outcomes that ride with the next commit
+}
+
+type lazyStep struct {
+	spec StepSpec
+	seq  int64
+	out  Outcome
+}
+
+func newRun(e *Engine, rec Record) *Run {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Run{e: e, ctx: ctx, cancel: cancel, began: time.Now(), rec: rec, steps: map[string]*Step{}, halted: make(chan struct{})}
+}
+
+// stopModel tells the handler that the daemon stops. The caller holds e.mu.
+func (r *Run) stopModel() { close(r.halted) }
+
+// Halted is closed when the daemon stops: what may be repeated without harm, such
+// as waiting for a model, should end then.
+func (r *Run) Halted() <-chan struct{} { return r.halted }
+
+// Record is the run as it was claimed.
+func (r *Run) Record() Record { return r.rec }
+
+// ID is the run's id.
+func (r *Run) ID() string { return r.rec.ID }
+
+// Input is what the run was started with.
+func (r *Run) Input() json.RawMessage { return r.rec.Input }
+
+// Active is how long the run has been worked on, without its waits.
+func (r *Run) Active() time.Duration {
+	return time.Duration(r.rec.Spent)*time.Microsecond + time.Since(r.began)
+}
+
+// Recorded returns a step's record, if there is one.
+func (r *Run) Recorded(name string) (Step, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.steps[name]
+	if !ok {
+		return Step{}, false
+	}
+	return *s, true
+}
+
+func (r *Run) loadSteps() error {
+	var steps []*Step
+	err := r.e.db.Read(r.ctx, func(ctx context.Context, q db.Q) (err error) {
+		steps, err = r.e.loadSteps(ctx, q, r.rec.ID)
+		return err
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range steps {
+		r.steps[s.Name] = s
+		r.seq = max(r.seq, s.Seq)
+	}
+	return err
+}
+
+// StepSpec describes a step.
+type StepSpec struct {
+	Name     string // stable within the run; not a call order
+	Kind     string // "context", "model", "tool", …
+	Policy   Policy
+	InputMAC []byte
+	Timeout  time.Duration // longest the effect may take; 0 if it has none outside
+	// Lazy lets the outcome of a Repeatable step ride with the run's next commit.
+	Lazy bool
+	// OnOpen joins the commit of the intent. It may run twice.
+	OnOpen func(ctx context.Context, tx *db.Tx) error
+	// OnReopen joins the commit that counts a repeat after a crash.
+	OnReopen func(ctx context.Context, tx *db.Tx, repeats int) error
+	// OnClose joins the commit of the outcome and may set its Audit. It may run twice.
+	OnClose func(ctx context.Context, tx *db.Tx, o *Outcome) error
+}
+
+// Do does a step once. If it is recorded, its outcome is returned. Otherwise the
+// intent is committed (unless the step is Repeatable), fn runs, and the outcome is
+// committed. A step found open was interrupted by a crash and is treated by its
+// policy. The error is the engine's and unwinds the handler; a failure of the work
+// is in the outcome.
+func (r *Run) Do(ctx context.Context, spec StepSpec, fn func(ctx context.Context) Outcome) (Outcome, error) {
+	if s, ok := r.Recorded(spec.Name); ok && s.State != Open {
+		return s.outcome(), nil
+	} else if ok {
+		return r.resume(ctx, spec, s.Seq, fn)
+	}
+	if err := r.mayBegin(ctx); err != nil {
+		return Outcome{}, err
+	}
+	seq := r.nextSeq()
+	if spec.Policy.Kind != Repeatable {
+		if err := r.e.coverEffect(ctx, spec.Timeout); err != nil {
+			return Outcome{}, err
+		}
+		if err := r.openStep(spec, seq); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return r.perform(ctx, spec, seq, fn)
+}
+
+func (r *Run) nextSeq() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seq++
+	return r.seq
+}
+
+// mayBegin refuses to begin a step in a run that has to stop.
+func (r *Run) mayBegin(ctx context.Context) error {
+	if r.e.isStopping() {
+		return errStopping
+	}
+	if cause := context.Cause(r.ctx); cause != nil {
+		return cause
+	}
+	return ctx.Err()
+}
+
+func (r *Run) openStep(spec StepSpec, seq int64) error {
+	return r.commit(change{kind: evStepOpened, step: spec.Name, data: stepData{
+		Name: spec.Name, Kind: spec.Kind, Policy: spec.Policy.Kind, Seq: seq,
+		TimeoutUS: spec.Timeout.Microseconds(), InputMAC: spec.InputMAC,
+	}}, spec.OnOpen)
+}
+
+// perform runs the effect between its two commits.
+func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx context.Context) Outcome) (Outcome, error) {
+	if spec.Timeout > 0 {
+		failpoint.Hit("run.effect.before")
+	}
+	out := fn(ctx)
+	if spec.Timeout > 0 {
+		failpoint.Hit("run.effect.after")
+	}
+	if errors.Is(out.Err, errStopping) {
+		return out, errStopping // left open: it is begun again at the next start
+	}
+	if spec.Lazy && spec.Policy.Kind == Repeatable && out.State != Unknown {
+		r.mu.Lock()
+		r.pending = append(r.pending, lazyStep{spec, seq, out})
+		r.mu.Unlock()
+		return out, nil
+	}
+	return r.closeStep(spec, seq, out)
+}
+
+// resume treats a step that a crash interrupted.
+func (r *Run) resume(ctx context.Context, spec StepSpec, seq int64, fn func(ctx context.Context) Outcome) (Outcome, error) {
+	if err := r.mayBegin(ctx); err != nil {
+		return Outcome{}, err
+	}
+	if err := r.e.coverEffect(ctx, spec.Timeout); err != nil {
+		return Outcome{}, err
+	}
+	switch spec.Policy.Kind {
+	case Probed:
+		answer, out := spec.Policy.Probe(ctx)
+		switch answer {
+		case Happened:
+			return r.closeStep(spec, seq, out)
+		case CannotTell:
+			return r.closeStep(spec, seq, unknownOutcome("it was interrupted and what became of it cannot be told"))
+		case DidNotHappen:
+		}
+	case AtMostOnce:
+		return r.closeStep(spec, seq, unknownOutcome("it was interrupted: it may or may not have happened"))
+	case Repeatable, Noted:
+	}
+	err := r.commit(change{kind: evStepReopened, step: spec.Name, data: stepData{Name: spec.Name}}, func(ctx context.Context, tx *db.Tx) error {
+		if spec.OnReopen == nil {
+			return nil
+		}
+		s, err := r.e.loadStep(ctx, tx, r.rec.ID, spec.Name)
+		if err != nil {
+			return err
+		}
+		return spec.OnReopen(ctx, tx, s.Repeats)
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return r.perform(ctx, spec, seq, fn)
+}
+
+func unknownOutcome(text string) Outcome {
+	return Outcome{State: Unknown, Err: fault.New(fault.Unknown, "%s", text), CostKnown: true}
+}
+
+// closeStep records an outcome. The effect is done by now, so it does not give up
+// while the store is merely unavailable; only when the daemon ends does the step
+// stay open.
+func (r *Run) closeStep(spec StepSpec, seq int64, out Outcome) (Outcome, error) {
+	kind, _ := r.e.kinds.get(r.rec.Kind)
+	doubt := out.State == Unknown && !kind.TellUnknown
+	err := r.insist(func() error {
+		changes := []change{r.closing(spec, seq, &out)}
+		if doubt {
+			changes = append(changes, change{kind: evUncertain, data: endedData{Class: fault.Unknown, Error: spec.Name + ": " + out.Err.Error()}})
+		}
+		return r.commitAll(changes, func(ctx context.Context, tx *db.Tx, c []change) error {
+			return r.onClose(ctx, tx, spec, &out, &c[0])
+		})
+	})
+	if err != nil {
+		return out, err
+	}
+	r.remember(spec, seq, out)
+	if doubt {
+		return out, errUncertain
+	}
+	return out, nil
+}
+
+func (r *Run) closing(spec StepSpec, seq int64, out *Outcome) change {
+	d := stepData{
+		Name: spec.Name, Kind: spec.Kind, Policy: spec.Policy.Kind, Seq: seq, InputMAC: spec.InputMAC,
+		State: out.State, ResultMAC: r.e.contentMAC(r.rec.ID, spec.Name, out.Result), Cost: out.Cost, CostKnown: out.CostKnown,
+	}
+	if out.Err != nil {
+		d.Class, d.Error = fault.ClassOf(out.Err), out.Err.Error()
+	}
+	return change{kind: evStepClosed, step: spec.Name, data: d, result: out.Result}
+}
+
+func (r *Run) onClose(ctx context.Context, tx *db.Tx, spec StepSpec, out *Outcome, c *change) error {
+	if spec.OnClose == nil {
+		return nil
+	}
+	if err := spec.OnClose(ctx, tx, out); err != nil {
+		return err
+	}
+	d := c.data.(stepData)
+	d.Audit, d.Cost, d.CostKnown = out.Audit, out.Cost, out.CostKnown
+	c.data = d
+	return nil
+}
+
+func (r *Run) remember(spec StepSpec, seq int64, out Outcome) {
+	s := &Step{Name: spec.Name, Kind: spec.Kind, Seq: seq, Policy: spec.Policy.Kind, State: out.State, Result: out.Result,
+		Cost: out.Cost, CostKnown: out.CostKnown, Audit: out.Audit, InputMAC: spec.InputMAC}
+	if out.Err != nil {
+		s.ErrorClass, s.Error = fault.ClassOf(out.Err), out.Err.Error()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps[spec.Name] = s
+}
+
+// insist repeats a commit while the store is unavailable, until the daemon ends.
+func (r *Run) insist(commit func() error) error {
+	pause := 100 * time.Millisecond
+	for {
+		err := commit()
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		r.e.slog.Warn("an outcome waits for the store", "run", r.rec.ID, "error", err)
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, 5*time.Second)
+		case <-r.ctx.Done():
+			if cause := context.Cause(r.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errLost) {
+				return errors.Join(cause, err)
+			}
+			<-time.After(pause) // cancelled, but what happened must still be recorded
+		}
+	}
+}
+
+// DoTx does a step whose work is rows: fn runs inside the commit of its outcome,
+// so there is nothing to be in doubt about. If fn returns an outcome that is not
+// Done its rows are rolled back and the failure is recorded. fn may run twice.
+func (r *Run) DoTx(ctx context.Context, spec StepSpec, fn func(ctx context.Context, tx *db.Tx) Outcome) (Outcome, error) {
+	if s, ok := r.Recorded(spec.Name); ok && s.State != Open {
+		return s.outcome(), nil
+	}
+	if err := r.mayBegin(ctx); err != nil {
+		return Outcome{}, err
+	}
+	spec.Policy = Policy{Kind: Repeatable}
+	seq := r.nextSeq()
+	var out Outcome
+	err := r.commitAll([]change{{}}, func(ctx context.Context, tx *db.Tx, c []change) error {
+		failed := tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error {
+			out = fn(ctx, tx)
+			return out.Err
+		})
+		if failed != nil && out.Err == nil {
+			out = Fail(failed) // one of its statements failed and it did not say so
+		}
+		if fault.Is(failed, fault.Unavailable) {
+			return failed // the store's trouble, not the step's
+		}
+		c[0] = r.closing(spec, seq, &out)
+		return r.onClose(ctx, tx, spec, &out, &c[0])
+	})
+	if err != nil {
+		return out, err
+	}
+	r.remember(spec, seq, out)
+	return out, nil
+}
+
+// Step is Do for a result that is plain JSON and costs nothing.
+func (r *Run) Step(ctx context.Context, name string, p Policy, fn func(ctx context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+	out, err := r.Do(ctx, StepSpec{Name: name, Policy: p}, func(ctx context.Context) Outcome {
+		result, err := fn(ctx)
+		if err != nil {
+			return Fail(err)
+		}
+		return Succeed(result)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Result, out.Err
+}
+
+// commit appends one event to the run, with what extra writes, as its owner.
+func (r *Run) commit(c change, extra func(ctx context.Context, tx *db.Tx) error) error {
+	return r.commitAll([]change{c}, func(ctx context.Context, tx *db.Tx, _ []change) error {
+		if extra == nil {
+			return nil
+		}
+		return extra(ctx, tx)
+	})
+}
+
+// commitAll appends events to the run as its owner, the waiting lazy outcomes
+// first. extra runs before them in the same transaction and may fill them in.
+func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db.Tx, c []change) error) error {
+	r.mu.Lock()
+	lazy := append([]lazyStep(nil), r.pending...)
+	r.mu.Unlock()
+	err := r.e.db.InTx(context.WithoutCancel(r.ctx), func(ctx context.Context, tx *db.Tx) error {
+		var all []change
+		for _, l := range lazy {
+			out := l.out
+			c := r.closing(l.spec, l.seq, &out)
+			if err := r.onClose(ctx, tx, l.spec, &out, &c); err != nil {
+				return err
+			}
+			all = append(all, c)
+		}
+		mine := append([]change(nil), changes...)
+		if err := extra(ctx, tx, mine); err != nil {
+			return err
+		}
+		for _, c := range append(all, mine...) {
+			if c.actor == "" {
+				c.actor = r.rec.Actor
+			}
+			if _, err := r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errLost) {
+		r.cancel(errLost)
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range lazy {
+		r.remember(l.spec, l.seq, l.out)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending = r.pending[len(lazy):]
+	return nil
+}

@@ -1,0 +1,103 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// topicTimers is notified when a timer is armed.
+const topicTimers = "timers"
+
+// Timer fires once per (ID, At): it appends an event timer.fired. Arming the same
+// ID again moves it.
+type Timer struct {
+	ID      string          `json:"timer_id"`
+	Kind    string          `json:"kind"`  // what it is for; subscriptions look at it
+	Owner   string          `json:"owner"` // the conversation, run or loop it belongs to
+	At      int64           `json:"fire_at"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+// TimerFired is the kind of event a timer leaves; its data is the Timer.
+const TimerFired = "timer.fired"
+
+// ArmTx arms a timer in the caller's transaction.
+func (e *Engine) ArmTx(ctx context.Context, tx *db.Tx, t Timer) error {
+	if t.ID == "" || t.Kind == "" || t.At <= 0 {
+		return fault.New(fault.Invalid, "a timer needs an id, a kind and a time")
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO timers (id, kind, owner, nominal, fire_at, state, payload) VALUES ($1, $2, $3, $4, $4, 'armed', $5)
+		ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, owner = excluded.owner, nominal = excluded.nominal,
+			fire_at = excluded.fire_at, state = 'armed', payload = excluded.payload`,
+		t.ID, t.Kind, t.Owner, t.At, e.vault.Seal(vault.TimerPayload, t.ID, t.Payload))
+	tx.Notify(topicTimers)
+	return err
+}
+
+// DisarmTx cancels a timer; it reports whether one was armed.
+func (e *Engine) DisarmTx(ctx context.Context, tx *db.Tx, id string) (bool, error) {
+	n, err := tx.Exec(ctx, "UPDATE timers SET state = 'disarmed' WHERE id = $1 AND state = 'armed'", id)
+	return n > 0, err
+}
+
+func (e *Engine) scanTimer(r *db.Rows) (t Timer, err error) {
+	var payload []byte
+	if err := r.Scan(&t.ID, &t.Kind, &t.Owner, &t.At, &payload); err != nil {
+		return t, err
+	}
+	t.Payload, err = e.vault.Open(vault.TimerPayload, t.ID, payload)
+	return t, err
+}
+
+// Timers lists the armed timers of an owner, or of all, the next first.
+func (e *Engine) Timers(ctx context.Context, owner string) (out []Timer, err error) {
+	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		out, err = db.All(ctx, q, e.scanTimer, `SELECT id, kind, owner, nominal, payload FROM timers
+			WHERE state = 'armed' AND ($1 = '' OR owner = $1) ORDER BY fire_at, id LIMIT 1000`, owner)
+		return err
+	})
+	return out, err
+}
+
+// fireOnce fires the timers that are due. The wall clock is compared, so that a
+// machine that slept catches up at the next look, at most Options.Poll away.
+func (e *Engine) fireOnce(ctx context.Context) error {
+	const due = "SELECT id, kind, owner, nominal, payload FROM timers WHERE state = 'armed' AND fire_at <= $1 ORDER BY fire_at, id LIMIT 64"
+	for {
+		var found []Timer
+		err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+			found, err = db.All(ctx, q, e.scanTimer, due, e.db.Time())
+			return err
+		})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, t := range found {
+			if err := e.fire(ctx, t); err != nil {
+				return fmt.Errorf("timer %s: %w", t.ID, err)
+			}
+		}
+	}
+}
+
+// fire leaves the event and marks the timer in one commit. The event's id names
+// the instant, so that no crash can leave two.
+func (e *Engine) fire(ctx context.Context, t Timer) error {
+	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		n, err := tx.Exec(ctx, "UPDATE timers SET state = 'fired' WHERE id = $1 AND nominal = $2 AND state = 'armed'", t.ID, t.At)
+		if err != nil || n == 0 {
+			return err // somebody else fired, moved or disarmed it
+		}
+		_, err = e.log.AppendTx(ctx, tx, eventlog.New{
+			ID: fmt.Sprintf("timer:%s:%d", t.ID, t.At), Stream: "timer:" + t.ID, Kind: TimerFired, Actor: "ombud",
+			Data: t, Expect: eventlog.Any,
+		})
+		return err
+	})
+}
