@@ -38,6 +38,7 @@ type Log struct {
 	now     func() time.Time
 	poll    time.Duration
 	retries []time.Duration
+	loops   loops
 }
 
 // NewLog returns the log of d. It does nothing until it is used.
