@@ -1,0 +1,288 @@
+package guard
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// Root reaches the files under one directory and no others: a link that leads out
+// is refused by os.Root, also if it is put there between check and use. It follows
+// links that stay inside, and judges by Sensitive what they lead to. A hard link
+// cannot be told from the file itself.
+type Root struct {
+	given     string // as asked for, cleaned
+	dir       string // without links
+	root      *os.Root
+	sensitive *Sensitive
+}
+
+// OpenRoot opens dir, which has to exist.
+func OpenRoot(dir string, s *Sensitive) (*Root, error) {
+	given, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "root %s: %w", dir, err)
+	}
+	real, err := filepath.EvalSymlinks(given)
+	if err != nil {
+		return nil, fileFault("open root", given, err)
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, fileFault("open root", given, err)
+	}
+	return &Root{given: given, dir: real, root: root, sensitive: s}, nil
+}
+
+// Close releases the directory.
+func (r *Root) Close() error { return r.root.Close() }
+
+// Dir returns the directory without links.
+func (r *Root) Dir() string { return r.dir }
+
+// Resolve returns the absolute path, with slashes and without links, that path
+// leads to. Path is relative to the root, or absolute and within it. What does not
+// exist yet resolves to where it would be made. It is what a scope is made of.
+func (r *Root) Resolve(path string) (string, error) {
+	rel, err := r.resolve(path, true)
+	if err != nil {
+		return "", err
+	}
+	return r.abs(rel), nil
+}
+
+func (r *Root) abs(rel string) string { return filepath.ToSlash(filepath.Join(r.dir, rel)) }
+
+// maxLinks bounds the links of one path, as the kernel does.
+const maxLinks = 40
+
+// resolve returns path relative to the root with its links followed, the last
+// part's only if follow is set.
+func (r *Root) resolve(path string, follow bool) (string, error) {
+	rest, err := r.within(path)
+	if err != nil {
+		return "", err
+	}
+	var done []string
+	todo := split(rest)
+	for links := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		if part == ".." {
+			if len(done) == 0 {
+				return "", escapes(path)
+			}
+			done = done[:len(done)-1]
+			continue
+		}
+		at := filepath.Join(append(slices.Clone(done), part)...)
+		info, err := r.root.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		case err != nil:
+			return "", fileFault("resolve", path, err)
+		case info.Mode()&fs.ModeSymlink != 0 && (follow || len(todo) > 0):
+			if links++; links > maxLinks {
+				return "", fault.New(fault.Invalid, "%s: too many links", path)
+			}
+			target, err := r.root.Readlink(at)
+			if err != nil {
+				return "", fileFault("resolve", path, err)
+			}
+			if filepath.IsAbs(target) {
+				if target, err = r.within(target); err != nil {
+					return "", escapes(path)
+				}
+				done = nil
+			}
+			todo = append(split(target), todo...)
+			continue
+		}
+		done = append(done, part)
+	}
+	return filepath.Join(append([]string{"."}, done...)...), nil
+}
+
+// split returns the parts of a relative path; `..` stays, to be taken where it
+// stands, behind the links before it.
+func split(path string) []string {
+	return slices.DeleteFunc(strings.Split(filepath.ToSlash(path), "/"), func(p string) bool { return p == "" || p == "." })
+}
+
+// within returns path relative to the root, by its text alone.
+func (r *Root) within(path string) (string, error) {
+	if strings.ContainsRune(path, 0) {
+		return "", fault.New(fault.Invalid, "a path holds a NUL")
+	}
+	if !filepath.IsAbs(path) {
+		if path = filepath.Clean(path); path != "." && !filepath.IsLocal(path) {
+			return "", escapes(path)
+		}
+		return path, nil
+	}
+	for _, base := range []string{r.given, r.dir} {
+		if rel, err := filepath.Rel(base, path); err == nil && filepath.IsLocal(rel) {
+			return rel, nil
+		}
+	}
+	return "", escapes(path)
+}
+
+func escapes(path string) error {
+	return fault.New(fault.Denied, "%s leads out of the workspace", path)
+}
+
+// Open opens a regular file for reading. A pipe, a socket or a device is refused
+// without waiting for its other end.
+func (r *Root) Open(path string) (*os.File, error) {
+	rel, err := r.resolve(path, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.sensitive.Read(r.abs(rel)); err != nil {
+		return nil, err
+	}
+	f, err := r.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fileFault("open", path, err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = fileFault("open", path, err)
+	case info.IsDir():
+		err = fault.New(fault.Invalid, "%s is a directory", path)
+	case !info.Mode().IsRegular():
+		err = fault.New(fault.Invalid, "%s is not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// List returns up to max entries of a directory in the order of their names, and
+// whether there are more, in which case it is not said which ones are missing.
+func (r *Root) List(path string, max int) (entries []fs.DirEntry, more bool, err error) {
+	rel, err := r.resolve(path, true)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := r.sensitive.Read(r.abs(rel)); err != nil {
+		return nil, false, err
+	}
+	f, err := r.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, false, fileFault("list", path, err)
+	}
+	defer f.Close()
+	entries, err = f.ReadDir(max + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, false, fileFault("list", path, err)
+	}
+	if more = len(entries) > max; more {
+		entries = entries[:max]
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, more, nil
+}
+
+// Stat describes what path leads to. It tells nothing that reading would not need
+// a check for, so sensitive files can be seen but not read.
+func (r *Root) Stat(path string) (fs.FileInfo, error) {
+	rel, err := r.resolve(path, true)
+	if err != nil {
+		return nil, err
+	}
+	info, err := r.root.Stat(rel)
+	if err != nil {
+		return nil, fileFault("stat", path, err)
+	}
+	return info, nil
+}
+
+// Write makes or replaces a file in one step: after a crash it holds the old bytes
+// or the new ones. Missing directories are made; the mode of a replaced file stays.
+func (r *Root) Write(path string, data []byte) error {
+	rel, err := r.resolve(path, true)
+	if err != nil {
+		return err
+	}
+	if err := r.sensitive.Write(r.abs(rel)); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	switch info, err := r.root.Lstat(rel); {
+	case err == nil && !info.Mode().IsRegular():
+		return fault.New(fault.Invalid, "%s is not a regular file", path)
+	case err == nil:
+		mode = info.Mode().Perm()
+	}
+	if err := r.root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
+		return fileFault("write", path, err)
+	}
+	tmp := filepath.Join(filepath.Dir(rel), ".ombud-"+rand.Text()+".tmp")
+	err = r.fill(tmp, data, mode)
+	if err == nil {
+		err = r.root.Rename(tmp, rel)
+	}
+	if err != nil {
+		_ = r.root.Remove(tmp) // the failed write is the error to tell
+		return fileFault("write", path, err)
+	}
+	return r.syncDir(filepath.Dir(rel))
+}
+
+// fill makes the file tmp durable with data in it.
+func (r *Root) fill(tmp string, data []byte, mode fs.FileMode) error {
+	f, err := r.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// Remove deletes a file, a link (not what it leads to) or an empty directory.
+func (r *Root) Remove(path string) error {
+	rel, err := r.resolve(path, false)
+	if err != nil {
+		return err
+	}
+	if rel == "." {
+		return fault.New(fault.Denied, "the workspace itself is not deleted")
+	}
+	if err := r.sensitive.Write(r.abs(rel)); err != nil {
+		return err
+	}
+	if err := r.root.Remove(rel); err != nil {
+		return fileFault("delete", path, err)
+	}
+	return r.syncDir(filepath.Dir(rel))
+}
+
+// fileFault gives an error of the file system its class. What os.Root says about
+// leaving it has no sentinel of its own; resolve has found that before.
+func fileFault(doing, path string, err error) error {
+	class := fault.Unavailable
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		class = fault.NotFound
+	case errors.Is(err, fs.ErrPermission):
+		class = fault.Permission
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
+		class = fault.Conflict
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
+		class = fault.Invalid
+	}
+	return fault.New(class, "%s %s: %w", doing, path, err)
+}
