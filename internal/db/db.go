@@ -3,13 +3,17 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
@@ -41,32 +45,64 @@ type Options struct {
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
-	dialect   dialect
-	postgres  bool
-	log       *slog.Logger
-	now       func() time.Time
-	lastNow   int64 // writer goroutine only
-	maxBatch  int
-	lastBatch int // writer goroutine only
+	dialect  dialect
+	postgres bool
+	log      *slog.Logger
+	now      func() time.Time
+	maxBatch int
+	path     string // of the SQLite file
 
 	writePool *sql.DB
 	readPool  *sql.DB
-	writer    *session      // writer goroutine only
 	readers   chan *session // idle read sessions; nil entries are not yet opened
 
-	queue    chan *request // unbuffered beyond a batch; writeLoop alone receives
-	closing  chan struct{} // closed by Close: nobody new is taken
-	closed   chan struct{} // closed by writeLoop when it ends
-	abandon  chan struct{} // closed by Close: stop asking about a lost commit
-	once     sync.Once
-	writerID atomic.Int64
-	inFn     atomic.Bool
+	queue   chan *request // holds a batch; writeLoop alone receives; never closed
+	closing chan struct{} // closed by Close: nobody new is taken
+	closed  chan struct{} // closed by writeLoop when it ends
+	once    sync.Once
+	inFn    atomic.Bool             // a function of a caller runs on the writer's goroutine
+	current atomic.Pointer[request] // whose function runs, for the watchdog
 
+	// The writer goroutine's own.
+	writer    *session
+	lastNow   int64
+	lastBatch int
+	running   []*request
+	watchdog  *time.Timer
+
+	counts  counts
 	full    *fullDisk
 	signals *signals
 	listen  *listener
 	lock    *fileLock
-	path    string // of the SQLite file
+}
+
+func newDB(o Options) *DB {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxBatch <= 0 {
+		o.MaxBatch = 512
+	}
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	d := &DB{
+		log: o.Logger, now: o.Now, maxBatch: o.MaxBatch,
+		readers: make(chan *session, o.Readers), queue: make(chan *request, o.MaxBatch),
+		closing: make(chan struct{}), closed: make(chan struct{}),
+		signals: newSignals(),
+	}
+	for range o.Readers {
+		d.readers <- nil
+	}
+	d.full = newFullDisk(d, o.ReserveFile)
+	d.watchdog = time.AfterFunc(time.Hour, d.warnStuck)
+	d.watchdog.Stop()
+	return d
 }
 
 // Open locks, opens, checks and migrates the store. Errors: Running if another
@@ -74,25 +110,7 @@ type DB struct {
 // newer ombud, Verification if the file is damaged, Unavailable if it cannot be
 // reached.
 func Open(ctx context.Context, o Options) (_ *DB, err error) {
-	d := &DB{
-		log: o.Logger, now: o.Now, maxBatch: o.MaxBatch,
-		closing: make(chan struct{}), closed: make(chan struct{}), abandon: make(chan struct{}),
-		signals: newSignals(),
-	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
-	}
-	if d.now == nil {
-		d.now = time.Now
-	}
-	if d.maxBatch <= 0 {
-		d.maxBatch = 512
-	}
-	readers := o.Readers
-	if readers <= 0 {
-		readers = 4
-	}
-	d.queue = make(chan *request, d.maxBatch)
+	d := newDB(o)
 	defer func() {
 		if err != nil {
 			d.release()
@@ -103,30 +121,32 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 			return nil, err
 		}
 	}
-	if err := d.openPools(o.DSN, readers); err != nil {
+	if err := d.openPools(o.DSN); err != nil {
 		return nil, err
 	}
-	d.full = newFullDisk(d, o.ReserveFile)
-	if err := d.migrate(ctx, o.BackupDir); err != nil {
-		return nil, d.dialect.classify(err)
-	}
-	if err := d.loadClock(ctx); err != nil {
-		return nil, d.dialect.classify(err)
+	d.full.beforeOpen()
+	for _, step := range []func(context.Context) error{
+		d.checkStore,
+		func(ctx context.Context) error { return d.migrate(ctx, o.DSN, o.BackupDir) },
+		d.loadClock,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, d.dialect.classify(err)
+		}
 	}
 	if d.postgres {
 		d.listen = newListener(o.DSN, d.signals, d.log)
 		d.listen.start()
 	}
 	d.full.start()
-	go d.writeLoop()
+	go d.writeLoop(nil)
 	return d, nil
 }
 
-func (d *DB) openPools(dsn string, readers int) error {
+func (d *DB) openPools(dsn string) (err error) {
 	kind, rest, ok := strings.Cut(dsn, ":")
-	var err error
 	switch {
-	case ok && kind == "sqlite" && rest != "":
+	case ok && kind == "sqlite" && filepath.IsAbs(rest):
 		d.dialect, d.path = sqliteDialect, rest
 		if err := touchPrivate(rest); err != nil {
 			return err
@@ -134,45 +154,67 @@ func (d *DB) openPools(dsn string, readers int) error {
 		if d.writePool, err = sql.Open("sqlite", sqliteDSN(rest, false)); err != nil {
 			return err
 		}
-		d.readPool, err = sql.Open("sqlite", sqliteDSN(rest, true))
-	case ok && (kind == "postgres" || kind == "postgresql"):
-		d.dialect, d.postgres = postgresDialect, true
-		if d.writePool, err = openPostgres(dsn); err != nil {
+		if d.readPool, err = sql.Open("sqlite", sqliteDSN(rest, true)); err != nil {
 			return err
 		}
-		d.readPool, err = openPostgres(dsn)
-	default:
-		return fault.New(fault.Config, "store %q is neither sqlite:/path nor postgres://…", redactDSN(dsn))
-	}
-	if err != nil {
-		return err
-	}
-	d.writePool.SetMaxOpenConns(2) // the writer, and a migration or settlement beside it
-	if !d.postgres {
 		d.writePool.SetMaxOpenConns(1)
+	case ok && (kind == "postgres" || kind == "postgresql"):
+		d.dialect, d.postgres = postgresDialect, true
+		if d.writePool, err = openPostgres(dsn, nil); err != nil {
+			return err
+		}
+		if d.readPool, err = openPostgres(dsn, nil); err != nil {
+			return err
+		}
+		d.writePool.SetMaxOpenConns(2) // the writer, and beside it the settlement of a lost commit
+	default:
+		return fault.New(fault.Config, "store %s is neither sqlite:/absolute/path nor postgres://user@host/database", redactDSN(dsn))
 	}
-	d.readPool.SetMaxOpenConns(readers)
-	d.readPool.SetMaxIdleConns(readers)
-	d.readers = make(chan *session, readers)
-	for range readers {
-		d.readers <- nil
-	}
+	// One more than there are readers, for the folding of a full disk's log.
+	d.readPool.SetMaxOpenConns(cap(d.readers) + 1)
+	d.readPool.SetMaxIdleConns(cap(d.readers))
 	return nil
 }
 
 // sqliteDSN sets durability on every connection: none may rely on a default.
 func sqliteDSN(path string, readOnly bool) string {
-	q := url.Values{"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)", "foreign_keys(1)", "cache_size(-4000)"}}
+	q := url.Values{"_pragma": {
+		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
+		"foreign_keys(1)", "cell_size_check(1)", "cache_size(-4000)", "journal_size_limit(" + strconv.Itoa(walLimit) + ")",
+	}}
 	if readOnly {
 		q.Add("_pragma", "query_only(1)")
 	}
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/…
+	}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+// checkStore makes sure that the store keeps what it acknowledges.
+func (d *DB) checkStore(ctx context.Context) error {
+	if d.postgres {
+		return d.checkPostgres(ctx)
+	}
+	var journal string
+	if err := d.writePool.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal); err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	if journal != "wal" {
+		return fault.New(fault.Config, "the file system of %s does not support a write-ahead log (journal mode %q)", filepath.Dir(d.path), journal).
+			WithHint("put the state directory on a local disk")
+	}
+	return nil
 }
 
 // touchPrivate creates the database file with mode 0600 before SQLite, which
 // would go by the umask.
 func touchPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if errors.Is(err, syscall.ENOSPC) {
+		return fault.New(fault.Unavailable, "open the database: %w", err)
+	}
 	if err != nil {
 		return fault.New(fault.Permission, "open the database: %w", err)
 	}
@@ -209,32 +251,20 @@ func (d *DB) loadClock(ctx context.Context) error {
 	return nil
 }
 
-func (d *DB) writerSession(ctx context.Context) (*session, error) {
-	if d.writer != nil {
-		return d.writer, nil
-	}
-	s, err := newSession(ctx, d.writePool)
-	if err != nil {
-		return nil, err
-	}
-	d.writer = s
-	return s, nil
-}
-
 // dropWriter forgets a connection that cannot be trusted any more.
 func (d *DB) dropWriter() {
-	if d.writer == nil {
-		return
+	if d.writer != nil {
+		d.writer.discard()
+		d.writer = nil
 	}
-	s := d.writer
-	d.writer = nil
-	_ = s.conn.Raw(func(any) error { return errBroken }) // makes the pool discard it
-	_ = s.close()
 }
 
 // Read runs fn on a read-only snapshot. fn must be short and do no I/O; the
-// context's end cancels it.
-func (d *DB) Read(ctx context.Context, fn func(ctx context.Context, q Q) error) error {
+// context's end cancels it. It must not be called inside InTx or another Read.
+func (d *DB) Read(ctx context.Context, fn func(ctx context.Context, q Q) error) (err error) {
+	if err := d.nested(ctx, fn); err != nil {
+		return err
+	}
 	var s *session
 	select {
 	case s = <-d.readers:
@@ -244,61 +274,64 @@ func (d *DB) Read(ctx context.Context, fn func(ctx context.Context, q Q) error) 
 		return errClosed()
 	}
 	defer func() { d.readers <- s }()
-	if s == nil {
-		var err error
-		if s, err = newSession(ctx, d.readPool); err != nil {
-			s = nil
-			return d.dialect.classify(err)
+	classify := func(err error) error {
+		if ended := ctx.Err(); ended != nil {
+			return ended // whatever the driver calls it
 		}
-	}
-	if err := s.control(ctx, d.dialect.beginRead); err != nil {
-		s = d.dropReader(s)
 		return d.dialect.classify(err)
 	}
-	err := fn(ctx, &snapshotReader{s: s, classify: d.dialect.classify})
-	if end := s.control(context.WithoutCancel(ctx), "ROLLBACK"); end != nil {
-		s = d.dropReader(s) // a cancelled query may have closed the connection
+	if s, err = d.beginRead(ctx, s); err != nil {
+		return classify(err)
 	}
-	return err
+	q := &snapshotReader{cursor{s: s, classify: classify}}
+	defer func() {
+		q.c.settleRows()
+		if err == nil {
+			err = q.c.err // fn swallowed it
+		}
+		q.c.end()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if s.control(end, "ROLLBACK") != nil { // a cancelled query may have closed the connection
+			s.discard()
+			s = nil
+		}
+	}()
+	return fn(context.WithValue(ctx, insideKey{}, true), q)
 }
 
-func (d *DB) dropReader(s *session) *session {
-	_ = s.conn.Raw(func(any) error { return errBroken })
-	_ = s.close()
-	return nil
+// beginRead opens a snapshot, on a new connection if the old one has gone since.
+func (d *DB) beginRead(ctx context.Context, s *session) (*session, error) {
+	for {
+		fresh := s == nil
+		if fresh {
+			var err error
+			if s, err = newSession(ctx, d.readPool, d.postgres); err != nil {
+				return nil, err
+			}
+		}
+		err := s.control(ctx, d.dialect.beginRead)
+		if err == nil {
+			return s, nil
+		}
+		s.discard()
+		if s = nil; fresh || ctx.Err() != nil {
+			return nil, err
+		}
+	}
 }
 
 // snapshotReader is the Q of Read.
-type snapshotReader struct {
-	s        *session
-	classify func(error) error
-}
+type snapshotReader struct{ c cursor }
 
-func (r *snapshotReader) note(err error) error {
-	if err == nil {
-		return nil
-	}
-	return r.classify(err)
-}
+var _ Q = (*snapshotReader)(nil)
 
 func (r *snapshotReader) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	st, err := r.s.prepare(ctx, query)
-	if err != nil {
-		return nil, r.note(err)
-	}
-	rows, err := st.QueryContext(ctx, args...)
-	if err != nil {
-		return nil, r.note(err)
-	}
-	return &Rows{Rows: rows, note: r.note}, nil
+	return r.c.query(ctx, query, args...)
 }
 
 func (r *snapshotReader) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	st, err := r.s.prepare(ctx, query)
-	if err != nil {
-		return &Row{err: r.note(err)}
-	}
-	return &Row{row: st.QueryRowContext(ctx, args...), note: r.note}
+	return r.c.queryRow(ctx, query, args...)
 }
 
 // Close lets the callers that were taken finish, then closes everything and
@@ -306,8 +339,8 @@ func (r *snapshotReader) QueryRow(ctx context.Context, query string, args ...any
 func (d *DB) Close() error {
 	d.once.Do(func() {
 		close(d.closing)
-		close(d.abandon)
 		<-d.closed
+		d.watchdog.Stop()
 		d.full.stop()
 		if d.listen != nil {
 			d.listen.stop()

@@ -2,9 +2,11 @@ package db
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"time"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -15,25 +17,22 @@ import (
 // dialect is all that differs between the two stores. Everything else is one SQL
 // text for both.
 type dialect struct {
-	lockRow    string // suffix of a SELECT that must hold its row to the commit
-	claim      string // suffix of the SELECT of rows a node claims
-	beginWrite string
-	beginRead  string
-	classify   func(error) error
+	lockRow   string // suffix of a SELECT that must hold its row to the commit
+	claim     string // suffix of the SELECT of rows a node claims
+	beginRead string
+	classify  func(error) error
 }
 
 var sqliteDialect = dialect{
-	beginWrite: "BEGIN IMMEDIATE",
-	beginRead:  "BEGIN DEFERRED",
-	classify:   classifySQLite,
+	beginRead: "BEGIN DEFERRED",
+	classify:  classifySQLite,
 }
 
 var postgresDialect = dialect{
-	lockRow:    " FOR UPDATE",
-	claim:      " FOR UPDATE SKIP LOCKED",
-	beginWrite: "BEGIN",
-	beginRead:  "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
-	classify:   classifyPostgres,
+	lockRow:   " FOR UPDATE",
+	claim:     " FOR UPDATE SKIP LOCKED",
+	beginRead: "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
+	classify:  classifyPostgres,
 }
 
 // ClaimSuffix ends the inner SELECT of a statement by which a node claims rows:
@@ -52,6 +51,9 @@ const (
 	sqliteCantOpen   = 14
 	sqliteConstraint = 19
 	sqliteNotADB     = 26
+
+	sqliteIOErrFsync    = sqliteIOErr | 4<<8
+	sqliteIOErrDirFsync = sqliteIOErr | 5<<8
 )
 
 func classifySQLite(err error) error {
@@ -72,119 +74,44 @@ func classifySQLite(err error) error {
 // classifyPostgres goes by SQLSTATE classes, never by message text.
 func classifyPostgres(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
+	if !ok || len(e.Code) != 5 {
 		return classifyAny(err)
 	}
-	switch {
-	case e.Code[:2] == "23": // integrity constraint violation
-		return fault.New(fault.Conflict, "store: %w", err)
-	case e.Code[:2] == "53", e.Code[:2] == "57", e.Code[:2] == "08", e.Code[:2] == "40", e.Code[:2] == "25", e.Code == "55P03":
+	switch e.Code {
+	case "55P03": // lock not available
 		return fault.New(fault.Unavailable, "store: %w", err)
-	case e.Code == "XX001", e.Code == "XX002":
-		return fault.New(fault.Verification, "the database is damaged: %w", err)
-	case e.Code[:2] == "28", e.Code == "3D000":
+	case "XX001", "XX002": // data, index corrupted
+		return fault.New(fault.Verification, "the database is damaged: %w", err).
+			WithHint("stop every daemon that uses it and restore a backup")
+	case "3D000": // no such database
+		return fault.New(fault.Config, "store: %w", err)
+	}
+	switch e.Code[:2] {
+	case "23": // integrity constraint violation
+		return fault.New(fault.Conflict, "store: %w", err)
+	case "08", "25", "40", "53", "57", "58": // connection, state, rollback, resources, operator, system
+		return fault.New(fault.Unavailable, "store: %w", err)
+	case "28": // authorisation
 		return fault.New(fault.Config, "store: %w", err)
 	}
 	return classifyAny(err)
 }
 
+// classifyAny knows what both stores may return: ours, a context's, the network's.
 func classifyAny(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
 	_, connect := errors.AsType[*pgconn.ConnectError](err)
-	if connect || errors.Is(err, driver.ErrBadConn) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) {
+	_, network := errors.AsType[net.Error](err)
+	switch {
+	case connect, network, pgconn.Timeout(err), pgconn.SafeToRetry(err),
+		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return fault.New(fault.Unavailable, "store: %w", err)
 	}
 	return err
-}
-
-// begin opens the writer's transaction. On PostgreSQL it takes the row of the
-// log's counter at once: see the package comment on order.
-func (d *DB) begin() (*batch, error) {
-	ctx := context.Background()
-	b := &batch{db: d, now: d.clock()}
-	for attempt := 0; ; attempt++ {
-		s, err := d.writerSession(ctx)
-		if err != nil {
-			return nil, d.dialect.classify(err)
-		}
-		b.s = s
-		if err = s.control(ctx, d.dialect.beginWrite); err == nil && d.Postgres() {
-			err = s.conn.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text FROM heads WHERE name = 'log' FOR UPDATE`).Scan(&b.xid)
-		}
-		if err == nil {
-			return b, nil
-		}
-		d.full.observe(d.dialect.classify(err))
-		d.dropWriter()
-		if attempt > 0 {
-			return nil, d.dialect.classify(err)
-		}
-	}
-}
-
-// rollback ends a transaction that will not be committed. If even that fails, the
-// connection goes, and the store rolls back when it notices.
-func (d *DB) rollback(b *batch) {
-	err := b.s.control(context.Background(), "ROLLBACK")
-	if err != nil && d.Postgres() {
-		d.dropWriter()
-	}
-	// On SQLite the error says that no transaction is open: it rolled itself back.
-}
-
-// commit commits. On PostgreSQL a connection lost in this very moment is settled
-// by asking the server what became of the transaction.
-func (d *DB) commit(ctx context.Context, b *batch) error {
-	err := b.s.control(ctx, "COMMIT")
-	if err == nil {
-		return nil
-	}
-	err = d.dialect.classify(err)
-	d.full.observe(err)
-	if !d.Postgres() {
-		d.rollback(b)
-		return fault.New(fault.Unavailable, "commit: %w", err)
-	}
-	if _, answered := errors.AsType[*pgconn.PgError](err); answered && !fault.Is(err, fault.Unavailable) {
-		d.rollback(b)
-		return fault.New(fault.Unavailable, "commit: %w", err)
-	}
-	d.dropWriter()
-	return d.settle(ctx, b.xid, err)
-}
-
-// settleTries bounds how long a lost commit is asked about, about six seconds.
-const settleTries = 12
-
-func (d *DB) settle(ctx context.Context, xid string, cause error) error {
-	for i := range settleTries {
-		if i > 0 {
-			select {
-			case <-time.After(500 * time.Millisecond):
-			case <-d.abandon:
-				i = settleTries
-			}
-		}
-		s, err := d.writerSession(ctx)
-		if err != nil {
-			continue
-		}
-		var status *string
-		if err := s.conn.QueryRowContext(ctx, `SELECT pg_xact_status($1::xid8)`, xid).Scan(&status); err != nil {
-			d.dropWriter()
-			continue
-		}
-		if status == nil {
-			break // too old to be known
-		}
-		switch *status {
-		case "committed":
-			return nil
-		case "aborted":
-			return fault.New(fault.Unavailable, "commit: the connection was lost and nothing was stored: %w", cause)
-		}
-	}
-	return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", cause)
 }

@@ -84,12 +84,38 @@ func stripComments(text string) string {
 
 // migrate brings the schema up to date, after a copy of a SQLite store that holds
 // an older one. A newer one is refused: an older ombud would not understand it.
-func (d *DB) migrate(ctx context.Context, backupDir string) error {
+//
+// On PostgreSQL it is done under an advisory lock, so that nodes which start at
+// the same time do not migrate at the same time, and without the limit of time
+// that statements have otherwise.
+func (d *DB) migrate(ctx context.Context, dsn, backupDir string) (err error) {
+	pool := d.writePool
+	if d.postgres {
+		if pool, err = openPostgres(dsn, map[string]string{"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, pool.Close()) }()
+		lock, err := pool.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = lock.Close() }() // the pool's Close gives the lock back
+		if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", migrationLock); err != nil {
+			return fmt.Errorf("wait for the migration of another node: %w", err)
+		}
+	}
+	return d.migrateOn(ctx, pool, backupDir)
+}
+
+// migrationLock is the advisory lock's number: "ombud" in ASCII.
+const migrationLock = 0x6f6d627564
+
+func (d *DB) migrateOn(ctx context.Context, pool *sql.DB, backupDir string) error {
 	steps, err := Migrations()
 	if err != nil {
 		return err
 	}
-	provider, err := d.provider(steps)
+	provider, err := d.provider(pool, steps)
 	if err != nil {
 		return err
 	}
@@ -115,7 +141,7 @@ func (d *DB) migrate(ctx context.Context, backupDir string) error {
 	return nil
 }
 
-func (d *DB) provider(steps []Migration) (*goose.Provider, error) {
+func (d *DB) provider(pool *sql.DB, steps []Migration) (*goose.Provider, error) {
 	dialect := goose.DialectSQLite3
 	if d.postgres {
 		dialect = goose.DialectPostgres
@@ -132,7 +158,7 @@ func (d *DB) provider(steps []Migration) (*goose.Provider, error) {
 			return nil
 		}}, nil))
 	}
-	return goose.NewProvider(dialect, d.writePool, nil, goose.WithGoMigrations(list...), goose.WithDisableGlobalRegistry(true))
+	return goose.NewProvider(dialect, pool, nil, goose.WithGoMigrations(list...), goose.WithDisableGlobalRegistry(true))
 }
 
 // backupBefore copies a SQLite store before its schema changes. PostgreSQL has

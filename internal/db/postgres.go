@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,10 +25,19 @@ var errBroken = driver.ErrBadConn
 
 // openPostgres returns a pool whose connections give up on a statement after 30
 // seconds and whose idle transactions the server ends, so that a node that hangs
-// does not hold the log's counter for ever.
-func openPostgres(dsn string) (*sql.DB, error) {
-	cfg, err := pgx.ParseConfig(dsn)
+// does not hold the log's counter for ever. override replaces these.
+func openPostgres(dsn string, override map[string]string) (*sql.DB, error) {
+	cfg, err := postgresConfig(dsn)
 	if err != nil {
+		return nil, err
+	}
+	maps.Copy(cfg.RuntimeParams, override)
+	return stdlib.OpenDB(*cfg), nil
+}
+
+func postgresConfig(dsn string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil { // not wrapped: it may repeat the password
 		return nil, fault.New(fault.Config, "store %s: the address is not valid", redactDSN(dsn)).
 			WithHint("write it as postgres://user@host:port/database")
 	}
@@ -39,49 +51,91 @@ func openPostgres(dsn string) (*sql.DB, error) {
 			cfg.RuntimeParams[key] = value
 		}
 	}
+	if v := cfg.RuntimeParams["synchronous_commit"]; !slices.Contains(durableCommits, v) {
+		return nil, fault.New(fault.Config, "store %s: synchronous_commit=%s acknowledges what is not yet durable", redactDSN(dsn), v).
+			WithHint("leave it out of the address")
+	}
 	if cfg.ConnectTimeout == 0 {
 		cfg.ConnectTimeout = 10 * time.Second
 	}
-	return stdlib.OpenDB(*cfg), nil
+	return cfg, nil
 }
 
-// redactDSN is the address without the password, for messages.
+// durableCommits are the values of synchronous_commit that wait for our own
+// server's disk; the stronger ones wait for a replica as well.
+var durableCommits = []string{"on", "local", "remote_write", "remote_apply"}
+
+// checkPostgres refuses a server we cannot rely on and warns of one that is set
+// up to lose data.
+func (d *DB) checkPostgres(ctx context.Context) error {
+	var version int
+	var encoding, fsync string
+	err := d.writePool.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('fsync')`).
+		Scan(&version, &encoding, &fsync)
+	if err != nil {
+		return err
+	}
+	if version < 130000 {
+		return fault.New(fault.Config, "the PostgreSQL server has version %d; ombud needs 13 or newer", version/10000)
+	}
+	if encoding != "UTF8" {
+		return fault.New(fault.Config, "the database has encoding %s; ombud needs UTF8", encoding).
+			WithHint("create it with ENCODING 'UTF8'")
+	}
+	if fsync != "on" {
+		d.log.Warn("the PostgreSQL server runs with fsync off: it loses data when its machine goes down")
+	}
+	return nil
+}
+
+// redactDSN is as much of an address as may be shown: never its password, and
+// nothing of one that cannot be told apart.
 func redactDSN(dsn string) string {
 	u, err := url.Parse(dsn)
-	if err != nil || u.Scheme == "" {
-		head, _, _ := strings.Cut(dsn, ":")
-		return head + ":…"
+	if err != nil || u.Opaque != "" || u.Scheme == "" || u.Scheme == "sqlite" && u.Host != "" {
+		if path, ok := strings.CutPrefix(dsn, "sqlite:"); ok {
+			return fmt.Sprintf("%q", "sqlite:"+path)
+		}
+		if head, _, ok := strings.Cut(dsn, "://"); ok && len(head) < 16 {
+			return head + "://…"
+		}
+		return "(address not shown)"
 	}
-	u.RawQuery = ""
-	return u.Redacted()
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
+	if u.User != nil {
+		shown.User = url.User(u.User.Username())
+	}
+	return fmt.Sprintf("%q", shown.String())
 }
 
 // channelName is the one NOTIFY channel; the payload is a list of topics.
 const channelName = "ombud"
 
 // announce sends one NOTIFY a batch. It takes effect at the commit.
-func (d *DB) announce(ctx context.Context, b *batch) error {
+func (d *DB) announce(b *batch) error {
 	if !d.postgres || len(b.topics) == 0 {
 		return nil
 	}
-	seen := map[string]bool{}
-	var list []string
-	for _, t := range b.topics {
-		if !seen[t] {
-			seen[t] = true
-			list = append(list, t)
-		}
-	}
-	payload := strings.Join(list, " ")
-	if len(payload) > 7000 { // PostgreSQL's limit is 8000 bytes; polling finds the rest
-		payload = payload[:7000]
-		payload = payload[:strings.LastIndexByte(payload, ' ')]
-	}
-	_, err := b.s.exec(ctx, "SELECT pg_notify('"+channelName+"', $1)", payload)
+	slices.Sort(b.topics)
+	_, err := b.s.exec(b.ctx, "SELECT pg_notify('"+channelName+"', $1)", payload(slices.Compact(b.topics)))
 	if err != nil {
 		return d.dialect.classify(err)
 	}
 	return nil
+}
+
+// payload joins topics up to PostgreSQL's limit of 8000 bytes; those left out are
+// found by polling.
+func payload(topics []string) string {
+	var p strings.Builder
+	for _, topic := range topics {
+		if p.Len()+len(topic)+1 > 7900 {
+			continue
+		}
+		p.WriteString(topic)
+		p.WriteByte(' ')
+	}
+	return p.String()
 }
 
 // listener hears what other nodes announce. It reconnects for ever; while it is
@@ -122,7 +176,11 @@ func (l *listener) stop() {
 }
 
 func (l *listener) runOnce(ctx context.Context) (err error) {
-	conn, err := pgx.Connect(ctx, l.dsn)
+	cfg, err := postgresConfig(l.dsn)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}

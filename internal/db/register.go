@@ -2,7 +2,9 @@ package db
 
 import (
 	"context"
-	"strconv"
+	"fmt"
+
+	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // Register is a value that lives for one batch: the head of a counter or a chain
@@ -10,12 +12,15 @@ import (
 // when a caller is rolled back, and flushed once before the commit.
 type Register struct {
 	tx    *Tx
-	name  string
+	key   registerKey
 	load  func(context.Context, *Tx) (any, error)
 	flush func(context.Context, *Tx, any) error
 	value any
 	state regState
 }
+
+// registerKey keeps the store's own counters apart from the registers of others.
+type registerKey struct{ kind, name string }
 
 type regState uint8
 
@@ -28,15 +33,28 @@ const (
 // Register returns the batch's register of that name. The functions of its first
 // user are kept. Values must be immutable: Set a new one, never change one.
 func (tx *Tx) Register(name string, load func(context.Context, *Tx) (any, error), flush func(context.Context, *Tx, any) error) *Register {
-	for _, r := range tx.b.regs {
-		if r.name == name {
-			r.tx = tx
+	key := registerKey{"", name}
+	if r := tx.b.register(key); r != nil {
+		r.tx = tx
+		return r
+	}
+	return tx.addRegister(key, load, flush)
+}
+
+func (tx *Tx) addRegister(key registerKey, load func(context.Context, *Tx) (any, error), flush func(context.Context, *Tx, any) error) *Register {
+	r := &Register{tx: tx, key: key, load: load, flush: flush}
+	tx.b.regs = append(tx.b.regs, r)
+	return r
+}
+
+// register finds a register of this batch. There are only ever a few.
+func (b *batch) register(key registerKey) *Register {
+	for _, r := range b.regs {
+		if r.key == key {
 			return r
 		}
 	}
-	r := &Register{tx: tx, name: name, load: load, flush: flush}
-	tx.b.regs = append(tx.b.regs, r)
-	return r
+	return nil
 }
 
 // Get returns the value, loading it at the first use in the batch.
@@ -64,6 +82,10 @@ type snapshot struct {
 
 func (b *batch) snapshot() snapshot {
 	s := snapshot{after: len(b.after), topics: len(b.topics)}
+	if len(b.regs) == 0 {
+		return s
+	}
+	s.values, s.states = make([]any, 0, len(b.regs)), make([]regState, 0, len(b.regs))
 	for _, r := range b.regs {
 		s.values = append(s.values, r.value)
 		s.states = append(s.states, r.state)
@@ -82,4 +104,33 @@ func (b *batch) restore(s snapshot) {
 	}
 }
 
-func (b *batch) depthName() string { return strconv.Itoa(b.depth) }
+// maxFlushRounds bounds how often a flush may move another register again.
+const maxFlushRounds = 8
+
+// flush writes the registers that were moved. The flush of one may move another,
+// also one that was flushed before it.
+func (b *batch) flush(ctx context.Context, tx *Tx) error {
+	for range maxFlushRounds {
+		moved := false
+		for i := 0; i < len(b.regs); i++ { // a flush may add registers
+			r := b.regs[i]
+			if r.state != regDirty {
+				continue
+			}
+			moved = true
+			r.tx, r.state = tx, regLoaded
+			err := r.flush(ctx, tx, r.value)
+			tx.c.settleRows()
+			if err == nil {
+				err = tx.c.err
+			}
+			if err != nil {
+				return fmt.Errorf("flush register %s: %w", r.key.name, err)
+			}
+		}
+		if !moved {
+			return nil
+		}
+	}
+	return fault.New(fault.Internal, "the registers of a batch move each other without end")
+}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -47,7 +46,7 @@ func (f *fullDisk) refuse() error {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "the disk is full, so nothing was stored").
-		WithHint("free at least %d MiB beside %s; work goes on by itself", 2*reserveSize>>20, filepath.Dir(f.db.path))
+		WithHint("free at least %d MiB on the disk of %s; work goes on by itself", 2*reserveSize>>20, filepath.Dir(f.db.path))
 }
 
 // observe looks at an error of a write for signs of a full disk.
@@ -59,27 +58,47 @@ func (f *fullDisk) observe(err error) {
 	poke(f.hit)
 }
 
+// isFull reports whether err comes from our disk being full. Errors of PostgreSQL
+// never do: its disk is not ours to watch.
 func (f *fullDisk) isFull(err error) bool {
-	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return false // PostgreSQL's disk is not ours to watch
-	}
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || f.reserve == "" {
 		return false
 	}
 	free, known := freeBytes(filepath.Dir(f.db.path))
 	switch e.Code() & 0xff {
-	case sqliteFull, sqliteIOErr, sqliteCantOpen:
+	case sqliteFull:
+		return !known || free < reserveSize/4 // else a limit of the file, or one huge write
+	case sqliteIOErr, sqliteCantOpen:
 		return known && free < reserveSize/4
 	}
 	return false
+}
+
+// beforeOpen gives up the reserve if the disk is so full that SQLite could not
+// even open: it needs room for its shared memory. The store then starts
+// read-only and recovers by itself.
+func (f *fullDisk) beforeOpen() {
+	if f.reserve == "" || f.db.postgres {
+		return
+	}
+	free, known := freeBytes(filepath.Dir(f.db.path))
+	if !known || free >= reserveSize/4 {
+		return
+	}
+	if err := os.Remove(f.reserve); err != nil {
+		return // no reserve to give up: what opens, opens
+	}
+	f.db.log.Error("the disk is full: the store starts read-only until there is room")
+	f.on.Store(true)
+	poke(f.hit)
 }
 
 func (f *fullDisk) start() {
 	if f.reserve == "" || f.db.postgres {
 		return
 	}
-	if !f.take() {
+	if !f.on.Load() && !f.take() {
 		f.db.log.Warn("no room for the reserve file", "path", f.reserve)
 	}
 	f.wg.Go(func() {

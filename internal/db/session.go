@@ -4,6 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // maxStatements bounds the prepared statements of one connection. The program
@@ -12,24 +18,29 @@ const maxStatements = 1024
 
 // session is one connection with its prepared statements.
 type session struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+	conn     *sql.Conn
+	postgres bool
+	stmts    map[string]*sql.Stmt
+	controls map[string]*sql.Stmt // SQLite only: BEGIN, SAVEPOINT … are a handful of texts
 }
 
-func newSession(ctx context.Context, pool *sql.DB) (*session, error) {
+func newSession(ctx context.Context, pool *sql.DB, postgres bool) (*session, error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, stmts: map[string]*sql.Stmt{}}, nil
+	return &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}}, nil
 }
 
 func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	if st, ok := s.stmts[query]; ok {
 		return st, nil
 	}
+	if isControl(query) {
+		return nil, fault.New(fault.Internal, "the statement %q belongs to the store, not to a transaction's function", query)
+	}
 	if len(s.stmts) >= maxStatements {
-		s.closeStatements()
+		closeAll(s.stmts)
 	}
 	st, err := s.conn.PrepareContext(ctx, query)
 	if err != nil {
@@ -37,6 +48,20 @@ func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) 
 	}
 	s.stmts[query] = st
 	return st, nil
+}
+
+// isControl reports whether a statement would end, open or change a transaction
+// or its connection behind the writer's back.
+func isControl(query string) bool {
+	fields := strings.Fields(query)
+	if len(fields) == 0 {
+		return false
+	}
+	switch strings.ToUpper(strings.TrimRight(fields[0], ";")) {
+	case "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "ATTACH", "DETACH", "PRAGMA", "SET", "VACUUM":
+		return true
+	}
+	return false
 }
 
 func (s *session) exec(ctx context.Context, query string, args ...any) (int64, error) {
@@ -51,23 +76,178 @@ func (s *session) exec(ctx context.Context, query string, args ...any) (int64, e
 	return res.RowsAffected()
 }
 
-// control runs a transaction statement, which no driver needs prepared.
-func (s *session) control(ctx context.Context, query string) error {
-	_, err := s.conn.ExecContext(ctx, query)
-	return err
+// control runs statements that steer the transaction; on PostgreSQL all of them
+// in one round trip.
+func (s *session) control(ctx context.Context, queries ...string) error {
+	if s.postgres {
+		_, err := s.simple(ctx, strings.Join(queries, ";"))
+		return err
+	}
+	for _, query := range queries {
+		st, ok := s.controls[query]
+		if !ok {
+			var err error
+			if st, err = s.conn.PrepareContext(ctx, query); err != nil {
+				return err
+			}
+			s.controls[query] = st
+		}
+		if _, err := st.ExecContext(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *session) closeStatements() {
-	for _, st := range s.stmts {
+// simple runs statements by PostgreSQL's simple protocol and returns what each
+// of them answered.
+func (s *session) simple(ctx context.Context, query string) (results []*pgconn.Result, err error) {
+	raw := s.conn.Raw(func(dc any) error {
+		results, err = dc.(*stdlib.Conn).Conn().PgConn().Exec(ctx, query).ReadAll()
+		return nil
+	})
+	return results, errors.Join(err, raw)
+}
+
+// commit commits. PostgreSQL answers the COMMIT of a transaction that failed
+// before with "ROLLBACK" and no error, which must not pass for success.
+func (s *session) commit(ctx context.Context) error {
+	if !s.postgres {
+		return s.control(ctx, "COMMIT")
+	}
+	results, err := s.simple(ctx, "COMMIT")
+	if err != nil {
+		return err
+	}
+	if tag := results[len(results)-1].CommandTag.String(); tag != "COMMIT" {
+		return errRolledBack
+	}
+	return nil
+}
+
+var errRolledBack = errors.New("the server rolled the transaction back")
+
+// broken reports whether the connection is gone. SQLite's never is.
+func (s *session) broken() bool {
+	if !s.postgres {
+		return false
+	}
+	closed := false
+	err := s.conn.Raw(func(dc any) error {
+		closed = dc.(*stdlib.Conn).Conn().IsClosed()
+		return nil
+	})
+	return closed || err != nil
+}
+
+func closeAll(stmts map[string]*sql.Stmt) {
+	for _, st := range stmts {
 		_ = st.Close() // the connection frees them at the latest
 	}
-	clear(s.stmts)
+	clear(stmts)
 }
 
 func (s *session) close() error {
-	s.closeStatements()
+	closeAll(s.stmts)
+	closeAll(s.controls)
 	return s.conn.Close()
 }
+
+// discard closes a connection that cannot be trusted any more, so that the pool
+// does not hand it out again.
+func (s *session) discard() {
+	_ = s.conn.Raw(func(any) error { return errBroken }) // makes the pool throw it away
+	_ = s.close()                                        // reports just that
+}
+
+// cursor runs the statements of one transaction function or one read. It keeps
+// the two stores alike where they differ most: after an error nothing more is
+// run (PostgreSQL would refuse, SQLite would go on, perhaps without a
+// transaction), and only one query is open at a time (PostgreSQL's connection
+// is busy until then).
+type cursor struct {
+	s        *session
+	classify func(error) error
+	observe  func(error) // may be nil
+	err      error       // the first statement error: nothing may follow
+	open     *Rows
+}
+
+func (c *cursor) note(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = c.classify(err)
+	if c.err == nil {
+		c.err = err
+		if c.observe != nil {
+			c.observe(err)
+		}
+	}
+	return err
+}
+
+func (c *cursor) usable() error {
+	if c.err == error(errOver) {
+		return errOver
+	}
+	if c.err != nil {
+		return fault.New(fault.Internal, "statement after a failed one in the same transaction: %w", c.err)
+	}
+	if c.open != nil {
+		return c.note(fault.New(fault.Internal, "statement while the rows of another are open: %s", c.open.query))
+	}
+	return nil
+}
+
+func (c *cursor) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if err := c.usable(); err != nil {
+		return 0, err
+	}
+	n, err := c.s.exec(ctx, query, args...)
+	return n, c.note(err)
+}
+
+func (c *cursor) query(ctx context.Context, query string, args ...any) (*Rows, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	st, err := c.s.prepare(ctx, query)
+	if err != nil {
+		return nil, c.note(err)
+	}
+	rows, err := st.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, c.note(err)
+	}
+	c.open = &Rows{rows: rows, c: c, query: query}
+	return c.open, nil
+}
+
+func (c *cursor) queryRow(ctx context.Context, query string, args ...any) *Row {
+	rows, err := c.query(ctx, query, args...)
+	return &Row{rows: rows, err: err}
+}
+
+// settleRows closes rows that were left open. Leaving them open after success is
+// a defect that PostgreSQL would punish later and elsewhere.
+func (c *cursor) settleRows() {
+	if c.open == nil {
+		return
+	}
+	query := c.open.query
+	_ = c.open.Close() // noted
+	_ = c.note(fault.New(fault.Internal, "rows left open: %s", query))
+}
+
+// end makes the cursor refuse use after its function has returned.
+func (c *cursor) end() {
+	if c.err == nil {
+		c.err = errOver
+	}
+}
+
+var errOver = fault.New(fault.Internal, "the transaction is over")
 
 // Q is what a query needs: both a transaction and a read snapshot are one.
 type Q interface {
@@ -78,21 +258,46 @@ type Q interface {
 // Rows are the rows of a query. They must be closed or read to their end before
 // the next statement of the same transaction.
 type Rows struct {
-	*sql.Rows
-	note func(error) error
+	rows  *sql.Rows
+	c     *cursor
+	query string
+}
+
+// Next moves to the next row. At the end, also by an error, the rows are closed.
+func (r *Rows) Next() bool {
+	if r.rows.Next() {
+		return true
+	}
+	r.released()
+	_ = r.c.note(r.rows.Err()) // even if the caller forgets to ask Err
+	return false
 }
 
 // Err returns the error that ended the iteration, if any.
-func (r *Rows) Err() error { return r.note(r.Rows.Err()) }
+func (r *Rows) Err() error { return r.c.note(r.rows.Err()) }
 
-// Scan copies the current row.
-func (r *Rows) Scan(dest ...any) error { return r.note(r.Rows.Scan(dest...)) }
+// Scan copies the current row. Its error poisons the transaction.
+func (r *Rows) Scan(dest ...any) error { return r.c.note(r.rows.Scan(dest...)) }
 
-// Row is the result of QueryRow.
+// Columns returns the names of the columns.
+func (r *Rows) Columns() ([]string, error) { return r.rows.Columns() }
+
+// Close closes the rows. It may be called more than once.
+func (r *Rows) Close() error {
+	r.released()
+	return r.c.note(r.rows.Close())
+}
+
+func (r *Rows) released() {
+	if r.c.open == r {
+		r.c.open = nil
+	}
+}
+
+// Row is the result of QueryRow. It must be scanned.
 type Row struct {
-	row  *sql.Row
+	rows *Rows
 	err  error
-	note func(error) error
 }
 
 // Scan copies the row. With no row it returns sql.ErrNoRows, which does not
@@ -101,11 +306,17 @@ func (r *Row) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
 	}
-	err := r.row.Scan(dest...)
-	if errors.Is(err, sql.ErrNoRows) {
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return sql.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		_ = r.rows.Close() // the first error is the one to tell
 		return err
 	}
-	return r.note(err)
+	return r.rows.Close()
 }
 
 // All runs a query and scans every row with scan. The rows are closed when it
@@ -132,4 +343,10 @@ func Column[T any](r *Rows) (T, error) {
 	var v T
 	err := r.Scan(&v)
 	return v, err
+}
+
+// missingHead says that the store lacks the row every write batch holds.
+func missingHead() error {
+	return fault.New(fault.Verification, "the row 'log' of table heads is missing").
+		WithHint("the store was changed by hand; restore a backup")
 }

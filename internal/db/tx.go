@@ -4,117 +4,77 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-
-	"github.com/ombud-run/ombud/internal/fault"
+	"strconv"
 )
-
-// nestedKey marks the context a function of InTx gets, so that an InTx below it
-// is refused instead of waiting for itself.
-type nestedKey struct{}
 
 // Tx is one caller's part of the writer's current transaction. It is valid only
 // inside the function it was given to, on the goroutine that runs it.
 //
-// Its methods take a context for its values: a caller's cancellation never
+// Its methods take a context by custom only: a caller's cancellation never
 // reaches a statement, because it would roll back the whole batch.
 type Tx struct {
-	b   *batch
-	err error // the first statement error: the transaction is poisoned
+	b *batch
+	c cursor
 }
 
-func (tx *Tx) note(err error) error {
-	if err == nil {
-		return nil
-	}
-	err = tx.b.db.dialect.classify(err)
-	if tx.err == nil {
-		tx.err = err
-	}
-	return err
-}
+var _ Q = (*Tx)(nil)
 
-func (tx *Tx) usable() error {
-	if tx.err != nil {
-		return fault.New(fault.Internal, "statement after a failed one in the same transaction: %w", tx.err)
-	}
-	return nil
+func newTx(b *batch) *Tx {
+	return &Tx{b: b, c: cursor{s: b.s, classify: b.db.dialect.classify, observe: b.db.full.observe}}
 }
 
 // Exec runs a statement and returns the number of rows it changed.
-func (tx *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	if err := tx.usable(); err != nil {
-		return 0, err
-	}
-	n, err := tx.b.s.exec(context.WithoutCancel(ctx), query, args...)
-	return n, tx.note(err)
+func (tx *Tx) Exec(_ context.Context, query string, args ...any) (int64, error) {
+	return tx.c.exec(tx.b.ctx, query, args...)
 }
 
 // Query runs a query. Close its rows before the next statement.
-func (tx *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	if err := tx.usable(); err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	st, err := tx.b.s.prepare(ctx, query)
-	if err != nil {
-		return nil, tx.note(err)
-	}
-	rows, err := st.QueryContext(ctx, args...)
-	if err != nil {
-		return nil, tx.note(err)
-	}
-	return &Rows{Rows: rows, note: tx.note}, nil
+func (tx *Tx) Query(_ context.Context, query string, args ...any) (*Rows, error) {
+	return tx.c.query(tx.b.ctx, query, args...)
 }
 
-// QueryRow runs a query for one row.
-func (tx *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	if err := tx.usable(); err != nil {
-		return &Row{err: err}
-	}
-	ctx = context.WithoutCancel(ctx)
-	st, err := tx.b.s.prepare(ctx, query)
-	if err != nil {
-		return &Row{err: tx.note(err)}
-	}
-	return &Row{row: st.QueryRowContext(ctx, args...), note: tx.note}
+// QueryRow runs a query for one row, which must be scanned.
+func (tx *Tx) QueryRow(_ context.Context, query string, args ...any) *Row {
+	return tx.c.queryRow(tx.b.ctx, query, args...)
 }
 
 // Savepoint runs fn so that its failure, or that of one of its statements, undoes
 // what fn did and nothing else. The failure is returned and the transaction can
-// go on, unless the failure took all of it: then everything after fails too.
+// go on, unless the failure took all of it: then everything after fails too. A
+// panic of fn goes on after the same.
 func (tx *Tx) Savepoint(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) (err error) {
-	if err := tx.usable(); err != nil {
+	if err := tx.c.usable(); err != nil {
 		return err
 	}
+	name := "inner_" + strconv.Itoa(tx.b.depth)
 	snap := tx.b.snapshot()
-	if err := tx.b.s.control(context.WithoutCancel(ctx), "SAVEPOINT inner_"+tx.b.depthName()); err != nil {
-		return tx.note(err)
+	if err := tx.b.s.control(tx.b.ctx, "SAVEPOINT "+name); err != nil {
+		return tx.c.note(err)
 	}
 	tx.b.depth++
+	returned := false
 	defer func() {
 		tx.b.depth--
-		name := "inner_" + tx.b.depthName()
-		if p := recover(); p != nil {
-			_ = tx.b.s.control(context.WithoutCancel(ctx), "ROLLBACK TO "+name) // the outer savepoint decides
-			tx.b.restore(snap)
-			panic(p)
+		tx.c.settleRows()
+		if err == nil {
+			err = tx.c.err // fn swallowed it
 		}
-		if err == nil && tx.err == nil {
-			err = tx.note(tx.b.s.control(context.WithoutCancel(ctx), "RELEASE "+name))
+		if returned && err == nil {
+			err = tx.c.note(tx.b.s.control(tx.b.ctx, "RELEASE "+name))
 			return
 		}
-		if err == nil {
-			err = tx.err
-		}
-		tx.err = nil
 		tx.b.restore(snap)
-		if rb := tx.b.s.control(context.WithoutCancel(ctx), "ROLLBACK TO "+name); rb != nil {
+		if rb := tx.b.s.control(tx.b.ctx, "ROLLBACK TO "+name, "RELEASE "+name); rb != nil {
 			// The savepoint is gone, so the whole transaction is: nothing may follow.
-			_ = tx.note(err)
+			_ = tx.c.note(rb)
 			tx.b.lost = true
+			return
 		}
+		tx.c.err = nil
 	}()
-	return fn(ctx, tx)
+	err = fn(ctx, tx)
+	returned = true
+	return err
 }
 
 // Now is the time of this transaction in Unix microseconds, the same for all of
@@ -136,18 +96,22 @@ func (tx *Tx) Clock(ctx context.Context) (int64, error) {
 // Next returns the next value of the named counter, starting at 1. Values have no
 // gaps, and their order is the order of commits on all nodes.
 func (tx *Tx) Next(ctx context.Context, name string) (int64, error) {
-	r := tx.Register("head:"+name, func(ctx context.Context, tx *Tx) (any, error) {
-		var v int64
-		err := tx.QueryRow(ctx, "SELECT value FROM heads WHERE name = $1"+tx.b.db.dialect.lockRow, name).Scan(&v)
-		if errors.Is(err, sql.ErrNoRows) {
-			return int64(0), nil
-		}
-		return v, err
-	}, func(ctx context.Context, tx *Tx, v any) error {
-		_, err := tx.Exec(ctx, `INSERT INTO heads (name, value, at) VALUES ($1, $2, $3)
-			ON CONFLICT (name) DO UPDATE SET value = excluded.value, at = excluded.at`, name, v, tx.Now())
-		return err
-	})
+	r := tx.b.register(registerKey{"head", name})
+	if r == nil {
+		r = tx.addRegister(registerKey{"head", name}, func(ctx context.Context, tx *Tx) (any, error) {
+			var v int64
+			err := tx.QueryRow(ctx, "SELECT value FROM heads WHERE name = $1"+tx.b.db.dialect.lockRow, name).Scan(&v)
+			if errors.Is(err, sql.ErrNoRows) {
+				return int64(0), nil
+			}
+			return v, err
+		}, func(ctx context.Context, tx *Tx, v any) error {
+			_, err := tx.Exec(ctx, `INSERT INTO heads (name, value, at) VALUES ($1, $2, $3)
+				ON CONFLICT (name) DO UPDATE SET value = excluded.value, at = excluded.at`, name, v, tx.Now())
+			return err
+		})
+	}
+	r.tx = tx
 	v, err := r.Get(ctx)
 	if err != nil {
 		return 0, err

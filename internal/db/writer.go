@@ -1,15 +1,13 @@
 package db
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"reflect"
 	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/failpoint"
 	"github.com/ombud-run/ombud/internal/fault"
 )
 
@@ -22,9 +20,14 @@ const slowCaller = 50 * time.Millisecond
 type request struct {
 	ctx   context.Context
 	fn    func(context.Context, *Tx) error
-	pc    uintptr // who called InTx, resolved only when it must be named
 	state atomic.Int32
 	done  chan answer // holds one answer, so the writer never waits for a caller
+
+	// The writer's own.
+	result  answer
+	tries   int
+	decided bool // result is final
+	sent    bool
 }
 
 const (
@@ -35,21 +38,50 @@ const (
 
 type answer struct {
 	err      error
-	panicked *panicked
+	panicked *Panic
+	exited   bool // fn ended its goroutine
 }
 
-// panicked carries a panic of a caller's function back to its caller.
-type panicked struct {
-	value any
-	stack []byte
+func (a answer) ok() bool { return a.err == nil && a.panicked == nil && !a.exited }
+
+// Panic is what InTx panics with when its function did: the function runs on
+// the writer's goroutine, so the stack of InTx alone would not show where.
+type Panic struct {
+	Value  any    // what the function panicked with
+	Stack  []byte // of the function
+	Caller string // the function and its place
+}
+
+func (p *Panic) Error() string {
+	return fmt.Sprintf("%v\n\nin the transaction function %s:\n%s", p.Value, p.Caller, p.Stack)
+}
+
+// Unwrap returns the value of the panic if it is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// insideKey marks the context of a function of InTx or Read, so that a nested one
+// is refused instead of waiting for itself.
+type insideKey struct{}
+
+// nested refuses InTx and Read inside one another. Inside InTx they would wait
+// for themselves or not see what was just written; inside Read they would hold a
+// snapshot across a commit, or wait for a second one that never gets free.
+func (d *DB) nested(ctx context.Context, fn any) error {
+	if ctx.Value(insideKey{}) == nil && !(d.inFn.Load() && onWriteLoop()) {
+		return nil
+	}
+	return fault.New(fault.Internal, "nested transaction: %s runs inside another one", funcName(fn))
 }
 
 // InTx runs fn in the writer's transaction and returns when it is durable (nil)
-// or certainly undone (an error); see the package comment for the one exception
-// and for what fn must not do. A panic in fn comes out of InTx.
+// or certainly undone (an error); see the package comment for the exception and
+// for what fn must not do. A panic in fn comes out of InTx as a *Panic.
 func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
-	if ctx.Value(nestedKey{}) != nil || d.onWriter() {
-		return fault.New(fault.Internal, "nested transaction: %s calls InTx inside InTx", callerName(callerPC()))
+	if err := d.nested(ctx, fn); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -57,7 +89,7 @@ func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	if err := d.full.refuse(); err != nil {
 		return err
 	}
-	r := &request{ctx: ctx, fn: fn, pc: callerPC(), done: make(chan answer, 1)}
+	r := &request{ctx: ctx, fn: fn, done: make(chan answer, 1)}
 	select {
 	case d.queue <- r:
 	case <-ctx.Done():
@@ -65,36 +97,58 @@ func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	case <-d.closing:
 		return errClosed()
 	}
-	var a answer
-	select {
-	case a = <-r.done:
-	case <-ctx.Done():
-		if r.state.CompareAndSwap(waiting, gone) {
-			return ctx.Err()
-		}
-		a = <-r.done
-	case <-d.closed: // the writer has gone and may not have seen us
-		select {
-		case a = <-r.done:
-		default:
-			return errClosed()
-		}
-	}
+	a := d.await(r)
 	if a.panicked != nil {
-		panic(fmt.Sprintf("%v\n\nin the transaction of %s:\n%s", a.panicked.value, callerName(r.pc), a.panicked.stack))
+		panic(a.panicked)
+	}
+	if a.exited {
+		runtime.Goexit()
 	}
 	return a.err
+}
+
+// await returns the writer's answer. Once the writer has taken the request, the
+// end of the caller's context changes nothing: the rows may be there by then.
+func (d *DB) await(r *request) answer {
+	select {
+	case a := <-r.done:
+		return a
+	case <-r.ctx.Done():
+		if r.state.CompareAndSwap(waiting, gone) {
+			return answer{err: r.ctx.Err()}
+		}
+		return <-r.done
+	case <-d.closed: // the writer has gone and may not have seen us
+		select {
+		case a := <-r.done:
+			return a
+		default:
+			return answer{err: errClosed()}
+		}
+	}
 }
 
 func errClosed() error { return fault.New(fault.Unavailable, "the store is closed") }
 
 // writeLoop is the one goroutine that writes. It ends when closing is closed and
-// nobody waits any more.
-func (d *DB) writeLoop() {
-	defer close(d.closed)
-	d.writerID.Store(goroutineID())
+// nobody waits any more. todo is what a loop before it was doing when one of its
+// functions ended the goroutine (runtime.Goexit, as by testing.T.Fatal): the loop
+// cannot go on then, so a new one takes over.
+//
+//go:noinline
+func (d *DB) writeLoop(todo []*request) {
+	finished := false
+	defer func() {
+		if finished {
+			close(d.closed)
+			return
+		}
+		go d.writeLoop(d.salvage())
+	}()
+	d.runBatch(todo)
 	var reqs []*request
 	for {
+		clear(reqs) // what was answered may be collected
 		reqs = reqs[:0]
 		select {
 		case r := <-d.queue:
@@ -104,11 +158,12 @@ func (d *DB) writeLoop() {
 			case r := <-d.queue:
 				reqs = append(reqs, r)
 			default:
+				finished = true
 				return
 			}
 		}
 		reqs = d.drain(reqs)
-		d.runBatch(reqs)
+		d.runBatch(d.take(reqs))
 	}
 }
 
@@ -133,212 +188,130 @@ func (d *DB) drain(reqs []*request) []*request {
 	return reqs
 }
 
-// batch is one transaction of the writer.
-type batch struct {
-	db     *DB
-	s      *session
-	now    int64
-	xid    string // PostgreSQL's transaction id, to settle a lost commit
-	regs   []*Register
-	after  []func()
-	topics []string
-	depth  int
-	lost   bool // the transaction is no longer open
-}
-
-// runBatch answers every request exactly once.
-func (d *DB) runBatch(reqs []*request) {
+// take keeps the requests whose callers still wait.
+func (d *DB) take(reqs []*request) []*request {
 	live := reqs[:0]
 	for _, r := range reqs {
-		if !r.state.CompareAndSwap(waiting, taken) {
-			continue
-		}
-		if err := r.ctx.Err(); err != nil {
-			r.done <- answer{err: err}
-			continue
-		}
-		live = append(live, r)
-	}
-	if len(live) == 0 {
-		return
-	}
-	if again := d.tryBatch(live); len(again) > 0 {
-		for _, r := range again {
-			d.tryBatch([]*request{r})
+		if r.state.CompareAndSwap(waiting, taken) {
+			live = append(live, r)
 		}
 	}
+	return live
 }
 
-// tryBatch runs the requests in one transaction. If the transaction was lost it
-// returns those to run again, one by one; a batch of one is always answered.
-func (d *DB) tryBatch(reqs []*request) (again []*request) {
-	b, err := d.begin()
-	if err != nil {
-		if len(reqs) > 1 {
-			return reqs
+// runBatch answers every request exactly once: all in one transaction or, if that
+// was lost, each in its own.
+func (d *DB) runBatch(todo []*request) {
+	d.running = todo
+	defer d.watchdog.Stop()
+	size := len(todo)
+	for len(todo) > 0 {
+		part := todo[:min(size, len(todo))]
+		if !d.anyLive(part) {
+			todo = todo[len(part):]
+			continue
 		}
-		reqs[0].done <- answer{err: err}
-		return nil
-	}
-	d.inFn.Store(true)
-	defer d.inFn.Store(false)
-	answers := make([]answer, len(reqs))
-	for i, r := range reqs {
-		answers[i] = b.runOne(r, len(reqs) > 1)
-		if b.lost {
+		d.watchdog.Reset(20 * slowCaller)
+		b, err := d.begin()
+		if err != nil { // not a fault of any caller, and nothing was run
+			d.fail(err)
+			for _, r := range todo {
+				r.send(answer{err: err})
+			}
 			break
 		}
-	}
-	single := len(reqs) == 1
-	switch {
-	case b.lost && !single:
-		d.rollback(b)
-		return reqs
-	case b.lost || single && (answers[0].err != nil || answers[0].panicked != nil):
-		d.rollback(b)
-	default:
-		if err := d.finish(b); err != nil {
-			if !single && b.lost {
-				return reqs
-			}
-			for i := range answers {
-				if answers[i].err == nil && answers[i].panicked == nil {
-					answers[i].err = err
-				}
-			}
-		}
-	}
-	for i, r := range reqs {
-		r.done <- answers[i]
-	}
-	return nil
-}
-
-// runOne runs one caller's function, in a savepoint if it has neighbours.
-func (b *batch) runOne(r *request, savepoint bool) (a answer) {
-	ctx := context.WithValue(context.WithoutCancel(r.ctx), nestedKey{}, true)
-	snap := b.snapshot()
-	if savepoint {
-		if err := b.s.control(ctx, "SAVEPOINT caller"); err != nil {
-			b.lost = true
-			return answer{err: b.db.dialect.classify(err)}
-		}
-	}
-	tx := &Tx{b: b}
-	a = b.call(ctx, r, tx)
-	if a.err == nil && a.panicked == nil && tx.err != nil {
-		a.err = tx.err // fn swallowed the error of a statement
-	}
-	if a.err == nil && a.panicked == nil {
-		if !savepoint {
-			return a
-		}
-		if err := b.s.control(ctx, "RELEASE caller"); err == nil {
-			return a
-		}
-		b.lost = true
-		return a
-	}
-	b.db.full.observe(a.err)
-	b.restore(snap)
-	if savepoint && !b.lost {
-		// "No such savepoint" is how a transaction that rolled itself back shows.
-		if b.s.control(ctx, "ROLLBACK TO caller") != nil || b.s.control(ctx, "RELEASE caller") != nil {
-			b.lost = true
-		}
-	}
-	return a
-}
-
-// call runs fn with a watch on how long it holds the batch.
-func (b *batch) call(ctx context.Context, r *request, tx *Tx) (a answer) {
-	start := time.Now()
-	watch := time.AfterFunc(20*slowCaller, func() {
-		b.db.log.Warn("transaction function does not return", "caller", callerName(r.pc))
-	})
-	defer func() {
-		watch.Stop()
-		if d := time.Since(start); d > slowCaller {
-			b.db.log.Warn("transaction function is slow", "caller", callerName(r.pc), "ms", d.Milliseconds())
-		}
-		if p := recover(); p != nil {
-			buf := make([]byte, 8<<10)
-			a = answer{panicked: &panicked{p, buf[:runtime.Stack(buf, false)]}}
-		}
-	}()
-	return answer{err: r.fn(ctx, tx)}
-}
-
-// finish flushes the registers, commits, and gives the hints. When it fails, lost
-// tells whether the transaction is certainly undone and may be run again.
-func (d *DB) finish(b *batch) error {
-	ctx := context.WithValue(context.Background(), nestedKey{}, true)
-	tx := &Tx{b: b}
-	for i := 0; i < len(b.regs); i++ { // a flush may add registers
-		r := b.regs[i]
-		if r.state != regDirty {
+		if d.attempt(b, part) {
+			size = 1
 			continue
 		}
-		r.tx, r.state = tx, regLoaded
-		err := r.flush(ctx, tx, r.value)
-		if err == nil {
-			err = tx.err
+		todo = todo[len(part):]
+	}
+	d.running = nil
+}
+
+// anyLive reports whether somebody's context has not ended; otherwise it answers.
+func (d *DB) anyLive(part []*request) bool {
+	for _, r := range part {
+		if r.ctx.Err() == nil {
+			return true
 		}
-		if err != nil {
-			d.full.observe(err)
-			b.lost = true
-			d.rollback(b)
-			return fmt.Errorf("flush %s: %w", r.name, err)
+	}
+	for _, r := range part {
+		r.send(answer{err: r.ctx.Err()})
+	}
+	return false
+}
+
+func (r *request) send(a answer) {
+	if !r.sent {
+		r.sent = true
+		r.done <- a
+	}
+}
+
+// salvage settles what a writer's goroutine was doing when it ended inside a
+// function, and returns the requests to run again.
+func (d *DB) salvage() (again []*request) {
+	d.inFn.Store(false)
+	d.dropWriter() // rolls back
+	current := d.current.Load()
+	for _, r := range d.running {
+		switch {
+		case r.decided:
+			r.send(r.result)
+		case r.sent:
+		case r == current:
+			r.send(answer{exited: true})
+		default:
+			again = append(again, r)
 		}
 	}
-	if err := d.announce(ctx, b); err != nil {
-		b.lost = true
-		d.rollback(b)
-		return err
-	}
-	failpoint.Hit("db.commit.before")
-	if err := d.commit(ctx, b); err != nil {
-		return err
-	}
-	failpoint.Hit("db.commit.after")
-	for _, fn := range b.after {
-		fn()
-	}
-	for _, topic := range b.topics {
-		d.signals.wake(topic)
-	}
-	return nil
+	d.log.Error("a transaction function ended the writer's goroutine", "caller", currentName(current))
+	d.running = nil
+	d.current.Store(nil)
+	return again
 }
 
-// onWriter reports whether this is the writer's goroutine, that is, whether the
-// caller is inside a function of InTx and would wait for itself.
-func (d *DB) onWriter() bool {
-	return d.inFn.Load() && goroutineID() == d.writerID.Load()
+// warnStuck is the watchdog's: a batch has been running for a second.
+func (d *DB) warnStuck() {
+	d.log.Warn("a write batch does not end", "caller", currentName(d.current.Load()))
 }
 
-// goroutineID reads the number of this goroutine from its stack's first line.
-func goroutineID() int64 {
-	var buf [40]byte
-	line := buf[:runtime.Stack(buf[:], false)]
-	line = bytes.TrimPrefix(line, []byte("goroutine "))
-	if i := bytes.IndexByte(line, ' '); i > 0 {
-		line = line[:i]
+func currentName(r *request) string {
+	if r == nil {
+		return "none"
 	}
-	n, err := strconv.ParseInt(string(line), 10, 64)
-	if err != nil {
-		return -1
+	return funcName(r.fn)
+}
+
+// funcName names a function and its place, for messages.
+func funcName(fn any) string {
+	f := runtime.FuncForPC(reflect.ValueOf(fn).Pointer())
+	if f == nil {
+		return "unknown"
 	}
-	return n
+	_, line := f.FileLine(f.Entry())
+	return fmt.Sprintf("%s:%d", f.Name(), line)
 }
 
-// callerPC is where the exported method that calls it was called from.
-func callerPC() uintptr {
-	var pcs [1]uintptr
-	runtime.Callers(3, pcs[:])
-	return pcs[0]
+// onWriteLoop reports whether a writer's goroutine runs this, that is, whether a
+// function of InTx does, and would wait for itself. It looks for writeLoop at the
+// bottom of the stack, which costs a microsecond; the goroutine's number, which
+// only its printed stack shows, costs twenty.
+func onWriteLoop() bool {
+	var pcs [64]uintptr
+	for skip := 0; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		if n == len(pcs) {
+			continue
+		}
+		for _, pc := range pcs[max(0, n-4):n] {
+			if f := runtime.FuncForPC(pc - 1); f != nil && f.Entry() == writeLoopEntry {
+				return true
+			}
+		}
+		return false
+	}
 }
 
-func callerName(pc uintptr) string {
-	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
-	return frame.Function + ":" + strconv.Itoa(frame.Line)
-}
+var writeLoopEntry = reflect.ValueOf((*DB).writeLoop).Pointer()

@@ -1,0 +1,383 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+
+	"github.com/ombud-run/ombud/internal/failpoint"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// batch is one transaction of the writer.
+type batch struct {
+	db     *DB
+	s      *session
+	ctx    context.Context // of every statement; no caller's
+	cancel context.CancelFunc
+	now    int64
+	xid    string // PostgreSQL's transaction id, to settle a lost commit
+	regs   []*Register
+	after  []func()
+	topics []string
+	depth  int
+	lost   bool // the transaction is no longer open: run its callers again
+	undone bool // it is to be rolled back
+}
+
+// patience bounds the statements of a batch on PostgreSQL, so that a network
+// that swallows everything does not hold the writer for ever. It is longer than
+// the server's own limit of a statement. SQLite has no such limit: a context that
+// can end costs a goroutine a statement there.
+const patience = 45 * time.Second
+
+func (b *batch) renew() {
+	b.end()
+	b.ctx, b.cancel = context.Background(), func() {}
+	if b.db.postgres {
+		b.ctx, b.cancel = context.WithTimeout(context.Background(), patience)
+	}
+}
+
+func (b *batch) end() {
+	if b.cancel != nil {
+		b.cancel()
+	}
+}
+
+// begin opens the writer's transaction, on a new connection if the old one is not
+// fit for it.
+func (d *DB) begin() (*batch, error) {
+	b := &batch{db: d, now: d.clock()}
+	for {
+		b.renew()
+		fresh := d.writer == nil
+		err := d.openTransaction(b)
+		if err == nil {
+			b.renew()
+			return b, nil
+		}
+		err = d.dialect.classify(err)
+		d.full.observe(err)
+		d.dropWriter()
+		if fresh {
+			b.end()
+			return nil, err
+		}
+	}
+}
+
+func (d *DB) openTransaction(b *batch) error {
+	if d.writer == nil {
+		s, err := newSession(b.ctx, d.writePool, d.postgres)
+		if err != nil {
+			return err
+		}
+		d.writer = s
+	}
+	b.s = d.writer
+	if !d.postgres {
+		return b.s.control(b.ctx, beginSQLite)
+	}
+	results, err := b.s.simple(b.ctx, beginPostgres)
+	if err != nil {
+		return err
+	}
+	if last := results[len(results)-1]; len(last.Rows) == 1 {
+		b.xid = string(last.Rows[0][0])
+		return nil
+	}
+	return missingHead()
+}
+
+const (
+	beginSQLite = "BEGIN IMMEDIATE"
+	// beginPostgres takes the row of the log's counter at once: see the package
+	// comment on order. READ COMMITTED whatever the server's default is: only so do
+	// we see what the node before us committed while we waited for the row.
+	beginPostgres = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+		SELECT pg_current_xact_id()::text FROM heads WHERE name = 'log' FOR UPDATE`
+)
+
+// attempt runs the requests in b and answers them, unless the transaction was
+// lost: then they are to be run again, one by one.
+func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
+	defer b.end()
+	shared := len(reqs) > 1
+	b.runAll(reqs)
+	committed := false
+	if !b.lost && anyOK(reqs) {
+		a := d.finish(b)
+		if committed = a.ok(); !committed {
+			refuseAll(reqs, a)
+		}
+	} else {
+		b.undone = true
+	}
+	if b.undone {
+		// A connection that breaks is not the fault of the one caller it broke under.
+		again = shared && b.lost || !shared && reqs[0].tries <= maxReruns && b.s.broken()
+		d.rollback(b)
+		if again {
+			d.fail(firstError(reqs))
+			return true
+		}
+	}
+	for _, r := range reqs {
+		r.decided = true
+	}
+	if committed {
+		d.committed(b, len(reqs))
+	}
+	for _, r := range reqs {
+		r.send(r.result)
+	}
+	return false
+}
+
+// maxReruns is how often a caller that is alone in its transaction runs again
+// because the connection broke.
+const maxReruns = 2
+
+func (b *batch) runAll(reqs []*request) {
+	for _, r := range reqs {
+		r.tries++
+		r.result = b.runOne(r, len(reqs) > 1)
+		if b.lost {
+			return
+		}
+	}
+}
+
+func anyOK(reqs []*request) bool {
+	for _, r := range reqs {
+		if r.result.ok() {
+			return true
+		}
+	}
+	return false
+}
+
+func firstError(reqs []*request) error {
+	for _, r := range reqs {
+		if r.result.err != nil {
+			return r.result.err
+		}
+	}
+	return nil
+}
+
+// refuseAll gives the failure of a commit to all who thought they had succeeded.
+func refuseAll(reqs []*request, a answer) {
+	for _, r := range reqs {
+		if r.result.ok() {
+			r.result = a
+		}
+	}
+}
+
+// runOne runs one caller's function, in a savepoint if it has neighbours.
+func (b *batch) runOne(r *request, savepoint bool) (a answer) {
+	if err := r.ctx.Err(); err != nil { // looked at before fn starts and never after
+		return answer{err: err}
+	}
+	snap := b.snapshot()
+	if savepoint {
+		if err := b.s.control(b.ctx, "SAVEPOINT caller"); err != nil {
+			b.lost = true
+			return answer{err: b.db.dialect.classify(err)}
+		}
+	}
+	tx := newTx(b)
+	a = b.call(r, tx)
+	tx.c.settleRows()
+	if a.ok() {
+		a.err = tx.c.err // fn swallowed the error of a statement
+	}
+	tx.c.end()
+	switch {
+	case a.ok() && !savepoint:
+	case a.ok():
+		if err := b.s.control(b.ctx, "RELEASE caller"); err != nil {
+			b.lost = true
+			a.err = b.db.dialect.classify(err)
+		}
+	default:
+		b.restore(snap)
+		// "No such savepoint" is how a transaction that rolled itself back shows.
+		if savepoint && !b.lost && b.s.control(b.ctx, "ROLLBACK TO caller", "RELEASE caller") != nil {
+			b.lost = true
+		}
+	}
+	return a
+}
+
+// call runs fn with a watch on how long it holds the batch.
+func (b *batch) call(r *request, tx *Tx) (a answer) {
+	start := time.Now()
+	b.db.current.Store(r)
+	b.db.inFn.Store(true)
+	defer func() {
+		if p := recover(); p != nil {
+			a = answer{panicked: newPanic(p, funcName(r.fn))}
+		}
+		b.db.inFn.Store(false)
+		if d := time.Since(start); d > slowCaller {
+			b.db.log.Warn("transaction function is slow", "caller", funcName(r.fn), "ms", d.Milliseconds())
+		}
+	}()
+	ctx := context.WithValue(context.WithoutCancel(r.ctx), insideKey{}, true)
+	return answer{err: r.fn(ctx, tx)}
+}
+
+func newPanic(value any, caller string) *Panic {
+	buf := make([]byte, 8<<10)
+	return &Panic{Value: value, Stack: buf[:runtime.Stack(buf, false)], Caller: caller}
+}
+
+// finish flushes the registers and commits. When it fails, b.undone tells that
+// the transaction is still to be rolled back; b.lost, that it may be run again.
+func (d *DB) finish(b *batch) answer {
+	a := d.flushAll(b)
+	if a.ok() {
+		a.err = d.announce(b)
+	}
+	if !a.ok() {
+		b.undone, b.lost = true, true
+		return a
+	}
+	failpoint.Hit("db.commit.before")
+	if err := d.commit(b); err != nil {
+		return answer{err: err}
+	}
+	failpoint.Hit("db.commit.after")
+	return answer{}
+}
+
+func (d *DB) flushAll(b *batch) (a answer) {
+	tx := newTx(b)
+	d.inFn.Store(true)
+	defer func() {
+		if p := recover(); p != nil {
+			a = answer{panicked: newPanic(p, "flush of a register")}
+		}
+		tx.c.end()
+		d.inFn.Store(false)
+	}()
+	ctx := context.WithValue(context.Background(), insideKey{}, true)
+	return answer{err: b.flush(ctx, tx)}
+}
+
+// committed counts the batch and gives its hints.
+func (d *DB) committed(b *batch, callers int) {
+	d.counts.batch(callers)
+	d.watchWAL()
+	d.current.Store(nil)
+	d.inFn.Store(true)
+	for _, fn := range b.after {
+		d.runHint(fn)
+	}
+	d.inFn.Store(false)
+	for _, topic := range b.topics {
+		d.signals.wake(topic)
+	}
+}
+
+// runHint keeps a defect in a hint from taking the writer with it: the rows are
+// there, and whoever waits for the hint also polls.
+func (d *DB) runHint(fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.Error("a hint after a commit panicked", "hint", funcName(fn), "panic", p)
+		}
+	}()
+	fn()
+}
+
+// rollback ends a transaction that will not be committed. If even that fails, the
+// connection goes, and the store rolls back when it notices.
+func (d *DB) rollback(b *batch) {
+	err := b.s.control(b.ctx, "ROLLBACK")
+	if err != nil && d.postgres {
+		d.dropWriter()
+	}
+	// On SQLite the error says that no transaction is open: it rolled itself back.
+	// Should one be open after all, the next BEGIN fails and drops the connection.
+}
+
+// commit commits. On PostgreSQL a connection lost in this very moment is settled
+// by asking the server what became of the transaction.
+func (d *DB) commit(b *batch) error {
+	err := b.s.commit(b.ctx)
+	if err == nil {
+		return nil
+	}
+	cause := d.dialect.classify(err)
+	d.full.observe(cause)
+	d.fail(cause)
+	if !d.postgres {
+		d.rollback(b)
+		return commitSQLite(cause)
+	}
+	if _, answered := errors.AsType[*pgconn.PgError](err); errors.Is(err, errRolledBack) || answered && !b.s.broken() {
+		d.rollback(b)
+		return fault.New(fault.Unavailable, "commit: %w", cause)
+	}
+	d.dropWriter()
+	return d.settle(b.xid, cause)
+}
+
+// commitSQLite says what a failed COMMIT means. The frames of the transaction are
+// written in order and the last one makes it valid, so a failed write undoes it.
+// A failed flush comes after that: if the process dies before another commit
+// overwrites the frames, recovery may find them whole.
+func commitSQLite(cause error) error {
+	if e, ok := errors.AsType[*sqlite.Error](cause); ok && (e.Code() == sqliteIOErrFsync || e.Code() == sqliteIOErrDirFsync) {
+		return fault.New(fault.Unknown, "commit: the disk did not confirm the write: %w", cause)
+	}
+	return fault.New(fault.Unavailable, "commit: %w", cause)
+}
+
+// settleLimit bounds how long a lost commit is asked about.
+const settleLimit = 10 * time.Second
+
+// settle asks what became of a commit whose answer was lost.
+func (d *DB) settle(xid string, cause error) error {
+	deadline := time.NewTimer(settleLimit)
+	defer deadline.Stop()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		switch d.transactionStatus(xid) {
+		case "committed":
+			return nil
+		case "aborted":
+			return fault.New(fault.Unavailable, "commit: the connection was lost and nothing was stored: %w", cause)
+		}
+		select {
+		case <-again.C:
+			continue
+		case <-deadline.C:
+		case <-d.closing:
+		}
+		return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", cause)
+	}
+}
+
+// transactionStatus is the server's word on a transaction: committed, aborted,
+// "in progress" while it has not noticed that we are gone, "" if it can not say.
+func (d *DB) transactionStatus(xid string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), settleLimit/4)
+	defer cancel()
+	var status sql.NullString
+	if err := d.writePool.QueryRowContext(ctx, `SELECT pg_xact_status($1::text::xid8)`, xid).Scan(&status); err != nil {
+		d.log.Warn("ask about a lost commit", "error", err)
+		return ""
+	}
+	return status.String
+}
