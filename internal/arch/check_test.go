@@ -95,8 +95,8 @@ func onlyForCampaign(f *ast.File) bool {
 
 // matches reports whether a package is meant by an entry of the tables.
 func matches(pattern, pkg string) bool {
-	parent, any := strings.CutSuffix(pattern, "/*")
-	if any {
+	parent, below := strings.CutSuffix(pattern, "/*")
+	if below {
 		return path.Dir(pkg) == parent
 	}
 	return pattern == pkg
@@ -320,7 +320,7 @@ func checkAssignments(s *source, vars map[string]bool, report reporter) {
 			return
 		}
 		if id.Obj != nil { // resolved in this file: is it the package's, or a local one?
-			if _, ok := id.Obj.Decl.(*ast.ValueSpec); !ok || s.tree.Scope.Lookup(id.Name) != id.Obj { //nolint:staticcheck // see parseSource
+			if _, ok := id.Obj.Decl.(*ast.ValueSpec); !ok || s.tree.Scope.Lookup(id.Name) != id.Obj {
 				return
 			}
 		}
