@@ -6,9 +6,7 @@ TIMEOUT   ?= 20m
 GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 # Packages with goroutines, locks or atomics of their own.
-RACE_PKGS = ./internal/db/... ./internal/eventlog ./internal/audit ./internal/lease ./internal/tool \
-	./internal/run ./internal/act ./internal/approval ./internal/budget ./internal/outbox ./internal/agent \
-	./internal/model/... ./internal/wire ./internal/ipc ./internal/daemon
+RACE_PKGS = $(patsubst %,./internal/%/...,db eventlog audit lease tool run act approval budget outbox agent model wire ipc daemon)
 
 export CGO_ENABLED = 0
 
@@ -26,7 +24,7 @@ build: ## build ./ombud
 test: ## set up what the tests need, then run them all
 	@sh scripts/setup-tests.sh
 	$(GO) test -buildvcs=false -timeout $(TIMEOUT) ./...
-	@sh scripts/setup-tests.sh
+	@sh scripts/setup-tests.sh # says again what was missing, below the results
 
 .PHONY: race
 race: export CGO_ENABLED = 1

@@ -82,6 +82,7 @@ func Open(t testing.TB, o db.Options) *db.DB {
 
 // logger collects what the store says and prints it when the test has failed.
 func logger(t testing.TB) *slog.Logger {
+	t.Helper()
 	var b buffer
 	t.Cleanup(func() {
 		if t.Failed() {
