@@ -106,3 +106,19 @@ func NewCall(id, name, arguments string) ToolCall {
 	call.BadInput = bad
 	return call
 }
+
+// NumberCalls gives every call of one answer an ID of its own; some servers send
+// none, or one for all.
+func NumberCalls(calls []ToolCall) {
+	seen := map[string]bool{}
+	for i := range calls {
+		id := calls[i].ID
+		for n := i + 1; id == "" || seen[id]; n++ {
+			id = "call_" + strconv.Itoa(n)
+		}
+		calls[i].ID, seen[id] = id, true
+	}
+}
+
+// CleanText returns s as ombud keeps and sends it: valid UTF-8 without NUL.
+func CleanText(s string) string { return cleanText(s) }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -92,13 +93,16 @@ func drawMessages(t *rapid.T) []Message {
 	id := rapid.SampledFrom([]string{"", "1", "2", "3", "ä", strings.Repeat("x", 80), "call_1"})
 	input := rapid.SampledFrom([]string{"", "{}", `{"a":"\ud800"}`, `{"a":"\u0000"}`, `[1]`, `{"a"`, "null"})
 	part := rapid.Custom(func(t *rapid.T) Part {
-		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
 			return Part{Call: &ToolCall{ID: id.Draw(t, "id"), Name: rapid.SampledFrom([]string{"fs.read", "gone.tool", "", "\x00"}).Draw(t, "tool"), Input: json.RawMessage(input.Draw(t, "input"))}}
 		case 1:
 			return Part{Result: &ToolResult{CallID: id.Draw(t, "id"), Text: text.Draw(t, "result"), IsError: rapid.Bool().Draw(t, "failed")}}
 		case 2:
 			return Part{}
+		case 3:
+			data := rapid.SampledFrom([]string{`{"s": 1}`, `{"s":"\u0000"}`, `{`, ""}).Draw(t, "opaque")
+			return Part{Opaque: &Opaque{Provider: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "provider"), Data: json.RawMessage(data)}}
 		}
 		return Part{Text: text.Draw(t, "text")}
 	})
@@ -114,12 +118,12 @@ func TestPrepareMakesEveryHistoryAcceptable(t *testing.T) {
 		if rapid.Bool().Draw(t, "tools") {
 			req.Tools = []ToolSpec{{Name: "fs.read", Schema: json.RawMessage(`{}`)}}
 		}
-		out, err := Prepare(req)
+		out, err := Prepare("p", req)
 		if err != nil {
 			t.Fatalf("refused: %v", err)
 		}
 		checkShape(t, out)
-		again, err := Prepare(out)
+		again, err := Prepare("p", out)
 		if err != nil || !reflect.DeepEqual(again, out) {
 			t.Fatalf("a prepared request changes when prepared again (%v):\n%+v\n%+v", err, out, again)
 		}
@@ -154,6 +158,10 @@ func checkShape(t *rapid.T, req Request) {
 					t.Fatalf("result does not fit: %s", raw)
 				}
 				delete(open, p.Result.CallID)
+			case p.Opaque != nil:
+				if p.Opaque.Provider != "p" || !says(m) {
+					t.Fatalf("opaque part does not fit: %s", raw)
+				}
 			case strings.TrimSpace(p.Text) == "":
 				t.Fatalf("blank text: %s", raw)
 			}
@@ -173,7 +181,7 @@ func TestPrepareKeepsWhatIsFine(t *testing.T) {
 		},
 		Tools: []ToolSpec{{Name: "fs.read", Description: "read", Schema: json.RawMessage(`{"type":"object"}`)}},
 	}
-	if out, err := Prepare(req); err != nil || !reflect.DeepEqual(out, req) {
+	if out, err := Prepare("p", req); err != nil || !reflect.DeepEqual(out, req) {
 		t.Errorf("%v: %+v", err, out)
 	}
 }
@@ -185,7 +193,7 @@ func TestPrepareAnswersWhatNobodyAnswered(t *testing.T) {
 		Messages: []Message{Text(User, "go"), {Role: Assistant, Parts: []Part{call("1"), call("2")}}, Results(ToolResult{CallID: "2", Text: " "}, ToolResult{CallID: "9", Text: "stray"})},
 		Tools:    []ToolSpec{{Name: "a.b"}},
 	}
-	out, err := Prepare(req)
+	out, err := Prepare("p", req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +216,7 @@ func TestPrepareRefusesWhatCannotBeAsked(t *testing.T) {
 		"input is no object": {Messages: []Message{Text(User, "a")}, Tools: []ToolSpec{{Name: "x", Schema: json.RawMessage(`{"type":"string"}`)}}},
 		"tool without name":  {Messages: []Message{Text(User, "a")}, Tools: []ToolSpec{{}}},
 	} {
-		if _, err := Prepare(req); !fault.Is(err, fault.Invalid) {
+		if _, err := Prepare("p", req); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -231,7 +239,7 @@ func FuzzCleanJSON(f *testing.F) {
 		if !ok || string(again) != string(out) {
 			t.Fatalf("%q is not clean: %q", out, again)
 		}
-		if whole, _ := json.Marshal(v); strings.Contains(string(whole), `\u0000`) {
+		if strings.ContainsRune(fmt.Sprint(v), 0) {
 			t.Fatalf("NUL left in %q", out)
 		}
 		var before any

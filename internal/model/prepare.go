@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,20 +17,21 @@ const (
 	missingResult = "no result was recorded for this call"
 )
 
-// Prepare returns a copy of req that every provider accepts, so that nothing in
-// a history can make a conversation unusable:
+// Prepare returns a copy of req that every provider accepts, for the one of the
+// given name, so that nothing in a history can make a conversation unusable:
 //
 //   - all text is valid UTF-8 without NUL, blank text is left out;
 //   - messages of one side in a row are one message, and the first is the user's;
 //   - every call has an ID of its own in plain characters and is answered in the
 //     message right behind it: a missing answer is made up as an error, an answer
 //     to no call becomes a note of the user's;
+//   - what other providers want back, or what has been damaged, is left out;
 //   - without tools on offer, calls and answers of the past become text, since
 //     providers refuse them then.
 //
 // A request that ends in an answer of the model is Invalid: there is nothing to
 // ask.
-func Prepare(req Request) (Request, error) {
+func Prepare(provider string, req Request) (Request, error) {
 	out := Request{System: cleanText(req.System), MaxTokens: max(req.MaxTokens, 0), Model: cleanText(req.Model)}
 	for _, t := range req.Tools {
 		spec, err := prepareTool(t)
@@ -38,7 +40,7 @@ func Prepare(req Request) (Request, error) {
 		}
 		out.Tools = append(out.Tools, spec)
 	}
-	p := preparer{plain: len(out.Tools) == 0, used: map[string]bool{}}
+	p := preparer{provider: provider, plain: len(out.Tools) == 0, used: map[string]bool{}}
 	for i, m := range req.Messages {
 		switch m.Role {
 		case User, Assistant, Tool:
@@ -90,11 +92,12 @@ func prepareTool(t ToolSpec) (ToolSpec, error) {
 // preparer builds the messages. open holds the calls of the last message that
 // have no answer yet, by the ID they had in the history.
 type preparer struct {
-	plain bool
-	out   []Message
-	used  map[string]bool // call IDs given out
-	open  []openCall
-	next  int
+	provider string
+	plain    bool
+	out      []Message
+	used     map[string]bool // call IDs given out
+	open     []openCall
+	next     int
 }
 
 type openCall struct{ old, new string }
@@ -114,9 +117,8 @@ func (p *preparer) message(m Message) {
 		case part.Result != nil:
 		case part.Call != nil && m.Role == Assistant:
 			p.call(*part.Call)
-		case part.Opaque != nil && m.Role == Assistant:
-			o := *part.Opaque
-			p.add(Assistant, Part{Opaque: &o})
+		case part.Opaque != nil && m.Role == Assistant && says(m):
+			p.opaque(*part.Opaque)
 		case strings.TrimSpace(part.Text) != "":
 			p.text(m.Role, part.Text)
 		}
@@ -124,6 +126,26 @@ func (p *preparer) message(m Message) {
 	if m.Role == User && len(p.out) == before && !p.endsWith(User) {
 		p.text(User, emptyMessage)
 	}
+}
+
+// says reports whether m has anything but opaque parts.
+func says(m Message) bool {
+	for _, p := range m.Parts {
+		if p.Call != nil || strings.TrimSpace(p.Text) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// opaque passes o on as it is or not at all: it may be signed.
+func (p *preparer) opaque(o Opaque) {
+	var compact bytes.Buffer
+	clean, ok := cleanJSON(o.Data)
+	if o.Provider != p.provider || !ok || json.Compact(&compact, o.Data) != nil || !bytes.Equal(clean, compact.Bytes()) {
+		return
+	}
+	p.add(Assistant, Part{Opaque: &Opaque{Provider: o.Provider, Data: clean}})
 }
 
 func (p *preparer) endsWith(r Role) bool { return len(p.out) > 0 && p.out[len(p.out)-1].Role == r }
