@@ -49,7 +49,7 @@ func New(d *db.DB, v *vault.Vault, node string, log *slog.Logger) *Audit {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Audit{db: d, vault: v, key: v.AuditKey(), sign: v.SigningKey(), node: node, every: CheckpointEvery, log: log}
+	return &Audit{db: d, vault: v, key: v.AuditKey(), sign: v.SigningKey(), node: text(node), every: CheckpointEvery, log: log}
 }
 
 // Start opens a chain, which names the end of the node's chain before. Calling it
@@ -75,7 +75,7 @@ func (a *Audit) Start(ctx context.Context) error {
 }
 
 func (a *Audit) open(ctx context.Context, tx *db.Tx) (opening, link, error) {
-	o := opening{Chain: id.New("aud"), Node: a.node, Epoch: 1, At: tx.Now()}
+	o := opening{Chain: id.New("aud"), Node: a.node, Epoch: 1, At: tx.Now(), Every: a.every}
 	var epoch int64
 	var prevOpening link
 	err := tx.QueryRow(ctx, `SELECT chain, epoch, hash, mac FROM audit_chains WHERE node = $1 ORDER BY epoch DESC LIMIT 1`,
@@ -99,14 +99,14 @@ func (a *Audit) open(ctx context.Context, tx *db.Tx) (opening, link, error) {
 	if o.Number, err = tx.Next(ctx, chainCounter); err != nil {
 		return o, link{}, err
 	}
-	text, err := canonical(o)
+	opening, err := canonical(o)
 	if err != nil {
 		return o, link{}, err
 	}
-	l := last.next(text, a.key)
+	l := last.next(opening, a.key)
 	_, err = tx.Exec(ctx, `INSERT INTO audit_chains (number, chain, node, epoch, opening, hash, mac, signature)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		o.Number, o.Chain, o.Node, o.Epoch, text, l.hash, l.mac, ed25519.Sign(a.sign, openingMessage(l.hash)))
+		o.Number, o.Chain, o.Node, o.Epoch, opening, l.hash, l.mac, ed25519.Sign(a.sign, openingMessage(l.hash)))
 	return o, l, err
 }
 
@@ -144,13 +144,13 @@ func (a *Audit) AppendTx(ctx context.Context, tx *db.Tx, e Entry) (Ref, error) {
 	}
 	prev := v.(link)
 	at := tx.Now()
-	text, err := a.text(w.chain, prev.seq+1, at, e)
+	entry, err := a.record(w.chain, prev.seq+1, at, e)
 	if err != nil {
 		return Ref{}, fmt.Errorf("audit %s: %w", e.Kind, err)
 	}
-	l := prev.next(text, a.key)
+	l := prev.next(entry, a.key)
 	if _, err := tx.Exec(ctx, `INSERT INTO audit (chain, seq, at, entry, hash, mac) VALUES ($1, $2, $3, $4, $5, $6)`,
-		w.chain, l.seq, at, text, l.hash, l.mac); err != nil {
+		w.chain, l.seq, at, entry, l.hash, l.mac); err != nil {
 		return Ref{}, fmt.Errorf("audit %s: %w", e.Kind, err)
 	}
 	reg.Set(l)
@@ -177,11 +177,11 @@ func (a *Audit) register(tx *db.Tx, w *writer) *db.Register {
 	}, func(context.Context, *db.Tx, any) error { return nil })
 }
 
-func (a *Audit) text(chain string, seq, at int64, e Entry) (string, error) {
+func (a *Audit) record(chain string, seq, at int64, e Entry) (string, error) {
 	r := record{
-		Chain: chain, Seq: seq, At: at, Kind: e.Kind, Actor: e.Actor, Subject: e.Subject, Tool: e.Tool,
-		InputMAC: hex.EncodeToString(e.InputMAC), Outcome: e.Outcome, Reason: e.Reason,
-		DurationUS: e.DurationUS, CostMicroUSD: e.CostMicroUSD, Count: e.Count, Run: e.Run, Step: e.Step,
+		Chain: chain, Seq: seq, At: at, Kind: text(e.Kind), Actor: text(e.Actor), Subject: text(e.Subject), Tool: text(e.Tool),
+		InputMAC: hex.EncodeToString(e.InputMAC), Outcome: text(e.Outcome), Reason: text(e.Reason),
+		DurationUS: e.DurationUS, CostMicroUSD: e.CostMicroUSD, Count: e.Count, Run: text(e.Run), Step: text(e.Step),
 	}
 	if len(e.Scopes) > 0 {
 		parts := make([][]byte, len(e.Scopes))

@@ -28,7 +28,12 @@ func newVault(t testing.TB, seed byte) *vault.Vault {
 // started returns a running audit that signs every fifth entry.
 func started(t testing.TB, d *db.DB, v *vault.Vault) *Audit {
 	t.Helper()
-	a := New(d, v, "node-1", nil)
+	return startedOn(t, d, v, "node-1")
+}
+
+func startedOn(t testing.TB, d *db.DB, v *vault.Vault, node string) *Audit {
+	t.Helper()
+	a := New(d, v, node, nil)
 	a.every = 5
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -63,6 +63,7 @@ type opening struct {
 	Node     string `json:"node"`
 	Epoch    int64  `json:"epoch"`
 	At       int64  `json:"at"`
+	Every    int64  `json:"checkpoint_every"`
 	PrevName string `json:"prev_chain"` // the node's chain before, "" for its first
 	PrevSeq  int64  `json:"prev_seq"`   // how many entries that one has
 	PrevHash string `json:"prev_hash"`  // and the hash of its last
@@ -98,9 +99,13 @@ func genesis() link {
 	return link{hash: zero, mac: zero}
 }
 
+// text is a field as it is stored. JSON would replace what is not UTF-8 in a way
+// that does not come back the same.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 // redact keeps the base of a scope and hides what it is about.
 func redact(scope string) string {
-	base, _, qualified := strings.Cut(scope, ":")
+	base, _, qualified := strings.Cut(text(scope), ":")
 	if qualified {
 		return base + ":…"
 	}
