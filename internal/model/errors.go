@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 )
 
 // APIError is what a provider said when it did not answer. It is the cause inside
@@ -82,7 +83,7 @@ func Classify(e *APIError, keyHint string) error {
 		}
 	}
 	e.Final = e.Final || final[e.Kind]
-	e.Message = cleanText(e.Message)
+	e.Message = guard.CleanText(e.Message)
 	switch {
 	case status == 402:
 		e.Final = true

@@ -11,6 +11,7 @@ package model
 import (
 	"context"
 	"encoding/json"
+	"strings"
 )
 
 // Provider answers requests.
@@ -151,11 +152,14 @@ type Delta struct {
 // Sink takes deltas. They are a hint for the eye; the Response is the truth.
 type Sink func(Delta)
 
-// Send passes d on; a nil Sink drops it.
+// Send passes d on, as valid UTF-8 without NUL; a nil Sink drops it. The full
+// cleaning needs the whole text: it is done on the Response.
 func (s Sink) Send(d Delta) {
-	if s != nil {
-		s(d)
+	if s == nil {
+		return
 	}
+	d.Text = strings.ReplaceAll(strings.ToValidUTF8(d.Text, "\uFFFD"), "\x00", "\uFFFD")
+	s(d)
 }
 
 // Text returns a message of plain text.

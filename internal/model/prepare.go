@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 )
 
 // Texts that stand in where a provider demands text and there is none.
@@ -32,7 +33,7 @@ const (
 // A request that ends in an answer of the model is Invalid: there is nothing to
 // ask.
 func Prepare(provider string, req Request) (Request, error) {
-	out := Request{System: cleanText(req.System), MaxTokens: max(req.MaxTokens, 0), Model: cleanText(req.Model)}
+	out := Request{System: guard.CleanText(req.System), MaxTokens: max(req.MaxTokens, 0), Model: guard.CleanText(req.Model)}
 	for _, t := range req.Tools {
 		spec, err := prepareTool(t)
 		if err != nil {
@@ -61,7 +62,7 @@ func Prepare(provider string, req Request) (Request, error) {
 }
 
 func prepareTool(t ToolSpec) (ToolSpec, error) {
-	spec := ToolSpec{Name: cleanText(t.Name), Description: cleanText(t.Description), Schema: json.RawMessage(`{"type":"object","properties":{}}`)}
+	spec := ToolSpec{Name: guard.CleanText(t.Name), Description: guard.CleanText(t.Description), Schema: json.RawMessage(`{"type":"object","properties":{}}`)}
 	if spec.Name == "" {
 		return ToolSpec{}, fault.New(fault.Invalid, "a tool has no name")
 	}
@@ -157,7 +158,7 @@ func (p *preparer) text(r Role, text string) {
 	if r == User {
 		p.settle()
 	}
-	p.add(r, Part{Text: cleanText(text)})
+	p.add(r, Part{Text: guard.CleanText(text)})
 }
 
 func (p *preparer) call(c ToolCall) {
@@ -166,16 +167,16 @@ func (p *preparer) call(c ToolCall) {
 		input = json.RawMessage("{}")
 	}
 	if p.plain {
-		p.add(Assistant, Part{Text: fmt.Sprintf("[called %s %s]", cleanText(c.Name), input)})
+		p.add(Assistant, Part{Text: fmt.Sprintf("[called %s %s]", guard.CleanText(c.Name), input)})
 		return
 	}
-	call := ToolCall{ID: p.freshID(c.ID), Name: cleanText(c.Name), Input: input}
+	call := ToolCall{ID: p.freshID(c.ID), Name: guard.CleanText(c.Name), Input: input}
 	p.open = append(p.open, openCall{old: c.ID, new: call.ID})
 	p.add(Assistant, Part{Call: &call})
 }
 
 func (p *preparer) result(r ToolResult) {
-	text := cleanText(r.Text)
+	text := guard.CleanText(r.Text)
 	if strings.TrimSpace(text) == "" {
 		text = emptyResult
 	}

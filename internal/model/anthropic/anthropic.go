@@ -16,6 +16,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/v2/packages/param"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/model"
 )
 
@@ -209,7 +210,7 @@ func (a *answer) take(event sdk.MessageStreamEventUnion, sink model.Sink) error 
 	case event.Type == "message_stop":
 		a.complete = true
 	case event.Type == "content_block_delta" && event.Delta.Type == "text_delta":
-		sink.Send(model.Delta{Text: model.CleanText(event.Delta.Text)})
+		sink.Send(model.Delta{Text: event.Delta.Text})
 	case event.Type == "content_block_delta" && event.Delta.Type == "input_json_delta":
 		if a.args == nil {
 			a.args = map[int64]*strings.Builder{}
@@ -242,7 +243,7 @@ func (a *answer) response() model.Response {
 			out.Opaque = append(out.Opaque, model.Opaque{Provider: a.provider, Data: json.RawMessage(b.RawJSON())})
 		}
 	}
-	out.Text = model.CleanText(out.Text)
+	out.Text = guard.CleanText(out.Text)
 	model.NumberCalls(out.Calls)
 	return out
 }

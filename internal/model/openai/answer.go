@@ -5,6 +5,7 @@ import (
 
 	sdk "github.com/sashabaranov/go-openai"
 
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/model"
 )
 
@@ -38,7 +39,7 @@ func (a *answer) take(chunk sdk.ChatCompletionStreamResponse, sink model.Sink) {
 		a.refused = a.refused || c.Delta.Refusal != ""
 		if text := c.Delta.Content + c.Delta.Refusal; text != "" {
 			a.text.WriteString(text)
-			sink.Send(model.Delta{Text: model.CleanText(text)})
+			sink.Send(model.Delta{Text: text})
 		}
 		for _, tc := range c.Delta.ToolCalls {
 			a.call(tc)
@@ -80,7 +81,7 @@ func (a *answer) call(tc sdk.ToolCall) {
 }
 
 func (a *answer) response(names model.Names) model.Response {
-	out := model.Response{Text: model.CleanText(a.text.String()), Model: a.model, Stop: a.stop()}
+	out := model.Response{Text: guard.CleanText(a.text.String()), Model: a.model, Stop: a.stop()}
 	for _, c := range a.calls {
 		out.Calls = append(out.Calls, model.NewCall(c.id, names.Canonical(c.name), c.args.String()))
 	}

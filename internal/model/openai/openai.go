@@ -16,6 +16,7 @@ import (
 	sdk "github.com/sashabaranov/go-openai"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/model"
 )
 
@@ -94,7 +95,7 @@ func (p *Provider) Models(ctx context.Context) ([]string, error) {
 	}
 	out := make([]string, 0, len(list.Models))
 	for _, m := range list.Models {
-		out = append(out, model.CleanText(m.ID))
+		out = append(out, guard.CleanText(m.ID))
 	}
 	slices.Sort(out)
 	return out, nil
@@ -156,7 +157,7 @@ func (p *Provider) fail(ctx context.Context, exchange *model.Exchange, err error
 		return model.Classify(out, p.cfg.KeyHint)
 	}
 	if e, ok := errors.AsType[*sdk.RequestError](err); ok {
-		out.Message = strings.TrimSpace(model.CleanText(string(e.Body[:min(len(e.Body), 200)])))
+		out.Message = strings.TrimSpace(guard.CleanText(string(e.Body[:min(len(e.Body), 200)])))
 		return model.Classify(out, p.cfg.KeyHint)
 	}
 	switch exchange.Status {
