@@ -48,6 +48,11 @@ const (
 	TimerPayload        Field = 20
 	BlockedError        Field = 21
 	DeadLetterError     Field = 22
+	ApprovalDetails     Field = 23 // scopes and reasons
+	ApprovalNote        Field = 24
+	OutboxError         Field = 25
+	OutboxRef           Field = 26 // the channel's own id of what was delivered
+	MemoryLabel         Field = 27
 )
 
 // The blind fields.
@@ -56,6 +61,7 @@ const (
 	ConversationKey Field = 101 // channel + account + chat + thread
 	OutboxRecipient Field = 102
 	MemoryKey       Field = 103
+	MemorySlot      Field = 104 // what a fact says the value of
 )
 
 type fieldInfo struct {
@@ -88,11 +94,17 @@ var fields = map[Field]fieldInfo{
 	TimerPayload:        {"timer.payload", domainRun, sealed},
 	BlockedError:        {"blocked.error", domainEvent, sealed},
 	DeadLetterError:     {"dead_letter.error", domainEvent, sealed},
+	ApprovalDetails:     {"approval.details", domainApproval, sealed},
+	ApprovalNote:        {"approval.note", domainApproval, sealed},
+	OutboxError:         {"outbox.error", domainTalk, sealed},
+	OutboxRef:           {"outbox.ref", domainTalk, sealed},
+	MemoryLabel:         {"memory.label", domainMemory, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
 	OutboxRecipient: {"outbox.recipient", domainTalk, blind},
 	MemoryKey:       {"memory.key", domainMemory, blind},
+	MemorySlot:      {"memory.slot", domainMemory, blind},
 }
 
 // String returns the name of the field for people.

@@ -117,10 +117,20 @@ func TestFieldNumbersNeverChange(t *testing.T) {
 16 conversation.title conversation 1
 17 conversation.address conversation 1
 18 conversation.summary conversation 1
+19 run.error run 1
+20 timer.payload run 1
+21 blocked.error event 1
+22 dead_letter.error event 1
+23 approval.details approval 1
+24 approval.note approval 1
+25 outbox.error conversation 1
+26 outbox.ref conversation 1
+27 memory.label memory 1
 100 inbound.dedupe conversation 2
 101 conversation.key conversation 2
 102 outbox.recipient conversation 2
 103 memory.key memory 2
+104 memory.slot memory 2
 `
 	names := map[string]bool{}
 	for line := range strings.Lines(want) {
