@@ -2,6 +2,8 @@ package guard
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -57,6 +59,44 @@ func (r *Root) Resolve(path string) (string, error) {
 		return "", err
 	}
 	return r.abs(rel), nil
+}
+
+// Readable is Resolve for what is to be read or listed; it refuses sensitive files.
+func (r *Root) Readable(path string) (string, error) {
+	abs, err := r.Resolve(path)
+	if err != nil {
+		return "", err
+	}
+	return abs, r.sensitive.Read(abs)
+}
+
+// Writable is Resolve for what is to be written; it refuses sensitive files.
+func (r *Root) Writable(path string) (string, error) {
+	abs, err := r.Resolve(path)
+	if err != nil {
+		return "", err
+	}
+	return abs, r.sensitive.Write(abs)
+}
+
+// Removable is Writable for what is to be removed: a link is not followed.
+func (r *Root) Removable(path string) (string, error) {
+	rel, err := r.removable(path)
+	if err != nil {
+		return "", err
+	}
+	return r.abs(rel), nil
+}
+
+func (r *Root) removable(path string) (rel string, err error) {
+	rel, err = r.resolve(path, false)
+	if err != nil {
+		return "", err
+	}
+	if rel == "." {
+		return "", fault.New(fault.Denied, "the workspace itself is not deleted")
+	}
+	return rel, r.sensitive.Write(r.abs(rel))
 }
 
 func (r *Root) abs(rel string) string { return filepath.ToSlash(filepath.Join(r.dir, rel)) }
@@ -210,9 +250,27 @@ func (r *Root) Stat(path string) (fs.FileInfo, error) {
 	return info, nil
 }
 
+// Exists reports whether path, a last link not followed, is there.
+func (r *Root) Exists(path string) (bool, error) {
+	rel, err := r.removable(path)
+	if err != nil {
+		return false, err
+	}
+	_, err = r.root.Lstat(rel)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return false, nil
+	}
+	return false, fileFault("stat", path, err)
+}
+
 // Write makes or replaces a file in one step: after a crash it holds the old bytes
 // or the new ones. Missing directories are made; the mode of a replaced file stays.
-func (r *Root) Write(path string, data []byte) error {
+// A write repeated with its key, not empty, clears what a crash left of the first.
+// An error of class unknown says the new bytes are there but may not be durable.
+func (r *Root) Write(path string, data []byte, key string) error {
 	rel, err := r.resolve(path, true)
 	if err != nil {
 		return err
@@ -220,18 +278,21 @@ func (r *Root) Write(path string, data []byte) error {
 	if err := r.sensitive.Write(r.abs(rel)); err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
+	mode, replaced := fs.FileMode(0o644), false
 	switch info, err := r.root.Lstat(rel); {
 	case err == nil && !info.Mode().IsRegular():
 		return fault.New(fault.Invalid, "%s is not a regular file", path)
 	case err == nil:
-		mode = info.Mode().Perm()
+		mode, replaced = info.Mode().Perm(), true
 	}
 	if err := r.root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
 		return fileFault("write", path, err)
 	}
-	tmp := filepath.Join(filepath.Dir(rel), ".ombud-"+rand.Text()+".tmp")
+	tmp := filepath.Join(filepath.Dir(rel), tempName(rel, key))
 	err = r.fill(tmp, data, mode)
+	if err == nil && replaced {
+		err = r.root.Chmod(tmp, mode) // the umask may have taken some of it
+	}
 	if err == nil {
 		err = r.root.Rename(tmp, rel)
 	}
@@ -239,11 +300,34 @@ func (r *Root) Write(path string, data []byte) error {
 		_ = r.root.Remove(tmp) // the failed write is the error to tell
 		return fileFault("write", path, err)
 	}
-	return r.syncDir(filepath.Dir(rel))
+	return r.settle(path, rel)
+}
+
+func tempName(rel, key string) string {
+	if key == "" {
+		key = rand.Text()
+	}
+	sum := sha256.Sum256([]byte(key + "\x00" + rel))
+	return ".ombud-" + hex.EncodeToString(sum[:8]) + ".tmp"
+}
+
+// settle makes a change of the name rel durable, and the directories above it,
+// which may be new. The change itself is done.
+func (r *Root) settle(path, rel string) error {
+	for rel != "." {
+		rel = filepath.Dir(rel)
+		if err := r.syncDir(rel); err != nil {
+			return fault.New(fault.Unknown, "%s is changed, but that may not be durable: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // fill makes the file tmp durable with data in it.
 func (r *Root) fill(tmp string, data []byte, mode fs.FileMode) error {
+	if err := r.root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	f, err := r.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
@@ -254,20 +338,14 @@ func (r *Root) fill(tmp string, data []byte, mode fs.FileMode) error {
 
 // Remove deletes a file, a link (not what it leads to) or an empty directory.
 func (r *Root) Remove(path string) error {
-	rel, err := r.resolve(path, false)
+	rel, err := r.removable(path)
 	if err != nil {
-		return err
-	}
-	if rel == "." {
-		return fault.New(fault.Denied, "the workspace itself is not deleted")
-	}
-	if err := r.sensitive.Write(r.abs(rel)); err != nil {
 		return err
 	}
 	if err := r.root.Remove(rel); err != nil {
 		return fileFault("delete", path, err)
 	}
-	return r.syncDir(filepath.Dir(rel))
+	return r.settle(path, rel)
 }
 
 // fileFault gives an error of the file system its class. What os.Root says about

@@ -85,7 +85,7 @@ func TestPathsAndLinksStayInside(t *testing.T) {
 			"read":    second(read(r, path)),
 			"resolve": second(r.Resolve(path)),
 			"stat":    second(r.Stat(path)),
-			"write":   r.Write(path, []byte("x")),
+			"write":   r.Write(path, []byte("x"), ""),
 		} {
 			if !fault.Is(err, fault.Denied) {
 				t.Errorf("%s %s: %v, want denied", doing, path, err)
@@ -128,14 +128,14 @@ func TestALinkPutThereAfterTheCheckDoesNotLeadOut(t *testing.T) {
 func TestWriteReplacesInOneStep(t *testing.T) {
 	t.Parallel()
 	r, ws, _ := setup(t, nil)
-	if err := r.Write("new/dir/b.txt", []byte("one")); err != nil {
+	if err := r.Write("new/dir/b.txt", []byte("one"), ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Join(ws, "a.txt"), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	link(t, "a.txt", filepath.Join(ws, "l"))
-	if err := r.Write("l", []byte("two")); err != nil {
+	if err := r.Write("l", []byte("two"), ""); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := read(r, "a.txt"); err != nil || got != "two" {
@@ -145,10 +145,10 @@ func TestWriteReplacesInOneStep(t *testing.T) {
 	if err != nil || runtime.GOOS != "windows" && info.Mode() != 0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if err := r.Write("sub", nil); !fault.Is(err, fault.Invalid) {
+	if err := r.Write("sub", nil, ""); !fault.Is(err, fault.Invalid) {
 		t.Errorf("writing a directory: %v", err)
 	}
-	if err := r.Write("a.txt/x", nil); err == nil {
+	if err := r.Write("a.txt/x", nil, ""); err == nil {
 		t.Error("writing below a file")
 	}
 	left, err := filepath.Glob(filepath.Join(ws, "*.tmp"))
@@ -182,7 +182,7 @@ func TestRemoveTakesTheLinkAndNotItsTarget(t *testing.T) {
 		}
 	}
 	put(t, filepath.Join(ws, "full"), "")
-	if err := r.Write("d/x", nil); err != nil {
+	if err := r.Write("d/x", nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Remove("d"); !fault.Is(err, fault.Conflict) && runtime.GOOS != "windows" {
@@ -234,7 +234,7 @@ func TestSensitiveFilesInsideTheRoot(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"harmless.txt", "h/post-commit", ".bashrc", "sub/../.ssh/config"} {
-		if err := r.Write(path, nil); !fault.Is(err, fault.Denied) {
+		if err := r.Write(path, nil, ""); !fault.Is(err, fault.Denied) {
 			t.Errorf("write %s: %v", path, err)
 		}
 	}
@@ -309,4 +309,41 @@ func FuzzResolve(f *testing.F) {
 			t.Fatalf("%q resolves to %q, and that to %q, %v", path, abs, again, err)
 		}
 	})
+}
+
+func TestARepeatedWriteClearsWhatACrashLeft(t *testing.T) {
+	t.Parallel()
+	r, ws, _ := setup(t, nil)
+	put(t, filepath.Join(ws, "sub", tempName("sub/x", "k1")), "hal")
+	if err := r.Write("sub/x", []byte("whole"), "k1"); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(ws, "sub"))
+	if err != nil || len(entries) != 1 || entries[0].Name() != "x" {
+		t.Errorf("sub holds %v, %v", entries, err)
+	}
+}
+
+func TestScopesAreMadeOfWhatIsReallyTouched(t *testing.T) {
+	t.Parallel()
+	r, ws, _ := setup(t, nil)
+	link(t, "../a.txt", filepath.Join(ws, "sub", "l"))
+	link(t, "../key.pem", filepath.Join(ws, "sub", "k"))
+	ws = filepath.ToSlash(ws)
+	for doing, f := range map[string]func(string) (string, error){"read": r.Readable, "write": r.Writable} {
+		if got, err := f("sub/l"); err != nil || got != ws+"/a.txt" {
+			t.Errorf("%s through a link: %s, %v", doing, got, err)
+		}
+		if _, err := f("sub/k"); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s of a sensitive file through a link: %v", doing, err)
+		}
+	}
+	if got, err := r.Removable("sub/k"); err != nil || got != ws+"/sub/k" {
+		t.Errorf("removing a link: %s, %v", got, err)
+	}
+	for _, path := range []string{"key.pem", ".", "sub/.."} {
+		if _, err := r.Removable(path); !fault.Is(err, fault.Denied) {
+			t.Errorf("removing %s: %v, want denied", path, err)
+		}
+	}
 }

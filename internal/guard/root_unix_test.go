@@ -19,7 +19,7 @@ func TestAPipeIsRefusedWithoutWaiting(t *testing.T) {
 	if _, err := r.Open("pipe"); !fault.Is(err, fault.Invalid) {
 		t.Errorf("open: %v", err)
 	}
-	if err := r.Write("pipe", nil); !fault.Is(err, fault.Invalid) {
+	if err := r.Write("pipe", nil, ""); !fault.Is(err, fault.Invalid) {
 		t.Errorf("write: %v", err)
 	}
 	if _, err := r.Open("sub"); !fault.Is(err, fault.Invalid) {
