@@ -3,11 +3,7 @@ package fs
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"path/filepath"
 
-	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -31,8 +27,8 @@ func (t *Tools) deleteDefinition() tool.Definition {
 			if err != nil {
 				return nil, err
 			}
-			p, err := t.writable(in.Path, true)
-			return need("fs.delete", p, err)
+			path, err := t.root.Removable(in.Path)
+			return need("fs.delete", path, err)
 		},
 		Summary: func(input json.RawMessage) string {
 			in, _ := tool.Decode[deleteInput](input) // validated; an empty path is shown as ""
@@ -47,18 +43,11 @@ func (t *Tools) delete(ctx context.Context, inv tool.Invocation) (tool.Output, e
 	if err != nil {
 		return tool.Output{}, err
 	}
-	p, err := t.writable(in.Path, true)
-	if err != nil {
-		return tool.Output{}, err
-	}
 	if err := ctx.Err(); err != nil {
 		return tool.Output{}, err
 	}
-	if err := t.root.Remove(p.rel); err != nil {
-		return tool.Output{}, classify(in.Path, err)
-	}
-	if err := t.syncDir(filepath.Dir(p.rel)); err != nil {
-		return tool.Output{}, fault.New(fault.Unknown, "%s was deleted, but that may not be durable: %w", tool.Show(in.Path), err)
+	if err := t.root.Remove(in.Path); err != nil {
+		return tool.Output{}, err
 	}
 	return deleted(in), nil
 }
@@ -73,16 +62,12 @@ func (t *Tools) probeDelete(_ context.Context, inv tool.Invocation) (tool.ProbeR
 	if err != nil {
 		return tool.ProbeResult{State: tool.Unclear}, err
 	}
-	p, err := t.writable(in.Path, true)
-	if err != nil {
-		return tool.ProbeResult{State: tool.Unclear}, err
-	}
-	_, err = t.root.Lstat(p.rel)
+	there, err := t.root.Exists(in.Path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return tool.ProbeResult{State: tool.Done, Output: deleted(in)}, nil
 	case err != nil:
-		return tool.ProbeResult{State: tool.Unclear}, classify(in.Path, err)
+		return tool.ProbeResult{State: tool.Unclear}, err
+	case !there:
+		return tool.ProbeResult{State: tool.Done, Output: deleted(in)}, nil
 	}
 	return tool.ProbeResult{State: tool.NotDone}, nil
 }

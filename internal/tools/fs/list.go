@@ -3,14 +3,11 @@ package fs
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
 
-	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
 )
@@ -54,8 +51,8 @@ func (t *Tools) listDefinition() tool.Definition {
 			if err != nil {
 				return nil, err
 			}
-			p, err := t.readable(in.Path)
-			return need("fs.list", p, err)
+			path, err := t.root.Readable(in.Path)
+			return need("fs.list", path, err)
 		},
 		Summary: func(input json.RawMessage) string {
 			in, _ := decodeList(input) // validated; an empty path is the root
@@ -69,46 +66,17 @@ func (t *Tools) list(ctx context.Context, inv tool.Invocation) (tool.Output, err
 	if err != nil {
 		return tool.Output{}, err
 	}
-	p, err := t.readable(in.Path)
+	if err := ctx.Err(); err != nil {
+		return tool.Output{}, err
+	}
+	found, more, err := t.root.List(in.Path, maxEntries)
 	if err != nil {
 		return tool.Output{}, err
 	}
-	found, all, err := t.entries(ctx, p)
-	if err != nil {
-		return tool.Output{}, classify(in.Path, err)
-	}
-	return tool.Output{Text: render(found, in, all)}, nil
+	return tool.Output{Text: render(found, in, more)}, nil
 }
 
-// entries reads a directory, in pieces so that a huge one can be left. all is
-// false if it has more than maxEntries.
-func (t *Tools) entries(ctx context.Context, p place) (found []fs.DirEntry, all bool, err error) {
-	f, err := t.root.OpenFile(p.rel, nonblock, 0)
-	if err != nil {
-		return nil, false, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.IsDir() {
-		return nil, false, errors.Join(err, fault.New(fault.Invalid, "not a directory; read it with fs.read"))
-	}
-	for len(found) < maxEntries {
-		if err := ctx.Err(); err != nil {
-			return nil, false, err
-		}
-		some, err := f.ReadDir(1000)
-		found = append(found, some...)
-		if errors.Is(err, io.EOF) {
-			return found, true, nil
-		}
-		if err != nil {
-			return nil, false, err
-		}
-	}
-	return found, false, nil
-}
-
-func render(found []fs.DirEntry, in listInput, all bool) string {
-	slices.SortFunc(found, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+func render(found []fs.DirEntry, in listInput, more bool) string {
 	start, _ := slices.BinarySearchFunc(found, in.After, func(e fs.DirEntry, after string) int {
 		if e.Name() <= after && after != "" {
 			return -1
@@ -127,7 +95,7 @@ func render(found []fs.DirEntry, in listInput, all bool) string {
 	case len(shown) < len(rest):
 		fmt.Fprintf(&b, "[%d more; go on with after %q]\n", len(rest)-len(shown), shown[len(shown)-1].Name())
 	}
-	if !all {
+	if more {
 		fmt.Fprintf(&b, "[the directory has over %d entries; the others were not looked at]\n", maxEntries)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

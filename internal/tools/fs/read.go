@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -42,8 +41,8 @@ func (t *Tools) readDefinition() tool.Definition {
 			if err != nil {
 				return nil, err
 			}
-			p, err := t.readable(in.Path)
-			return need("fs.read", p, err)
+			path, err := t.root.Readable(in.Path)
+			return need("fs.read", path, err)
 		},
 		Summary: func(input json.RawMessage) string {
 			in, _ := tool.Decode[readInput](input) // validated; an empty path is shown as ""
@@ -60,45 +59,27 @@ func (t *Tools) read(ctx context.Context, inv tool.Invocation) (tool.Output, err
 	if in.Limit == 0 {
 		in.Limit = defaultRead
 	}
-	p, err := t.readable(in.Path)
-	if err != nil {
-		return tool.Output{}, err
-	}
-	f, size, err := t.openRegular(p, in.Path)
+	f, err := t.root.Open(in.Path)
 	if err != nil {
 		return tool.Output{}, err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return tool.Output{}, unreadable(in.Path, err)
+	}
 	if err := ctx.Err(); err != nil {
 		return tool.Output{}, err
 	}
-	text, err := page(f, size, in.Offset, min(in.Limit, maxRead))
+	text, err := page(f, info.Size(), in.Offset, min(in.Limit, maxRead))
 	if err != nil {
-		return tool.Output{}, classify(in.Path, err)
+		return tool.Output{}, unreadable(in.Path, err)
 	}
 	return tool.Output{Text: text}, nil
 }
 
-// openRegular opens a file for reading and refuses everything that could block or
-// never end: pipes, devices, sockets, directories.
-func (t *Tools) openRegular(p place, shown string) (*os.File, int64, error) {
-	f, err := t.root.OpenFile(p.rel, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, 0, classify(shown, err)
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		what := "not a regular file"
-		if info.IsDir() {
-			what = "a directory; list it with fs.list"
-		}
-		err = fault.New(fault.Invalid, "%s is %s", tool.Show(shown), what)
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, classify(shown, err)
-	}
-	return f, info.Size(), nil
+func unreadable(path string, err error) error {
+	return fault.New(fault.Unavailable, "read %s: %w", tool.Show(path), err)
 }
 
 // page reads one page. A whole file of text comes back as it is; anything less

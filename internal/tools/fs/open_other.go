@@ -1,7 +1,0 @@
-//go:build !unix
-
-package fs
-
-const nonblock = 0
-
-const syncsDirectories = false
