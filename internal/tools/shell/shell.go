@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -43,6 +44,8 @@ type Guard interface {
 	Read(path string) error
 }
 
+var _ Guard = (*guard.Sensitive)(nil)
+
 // Config says what may run and how.
 type Config struct {
 	Allow []string // programs, by name or absolute path; default none
@@ -57,7 +60,7 @@ type Shell struct {
 	missing  []string
 	dir      string // resolved
 	env      []string
-	guard    Guard
+	files    Guard
 }
 
 // New resolves the allow list.
@@ -70,7 +73,7 @@ func New(cfg Config, g Guard) (*Shell, error) {
 	if len(path) == 0 {
 		path = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 	}
-	s := &Shell{dir: dir, guard: g}
+	s := &Shell{dir: dir, files: g}
 	for _, entry := range cfg.Allow {
 		p, found, err := lookUp(entry, path)
 		if err != nil {
@@ -208,14 +211,14 @@ func (s *Shell) checkArguments(args []string, dir string) error {
 }
 
 func (s *Shell) readable(path string) error {
-	if err := s.guard.Read(path); err != nil {
+	if err := s.files.Read(path); err != nil {
 		return err
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || real == path {
 		return nil // not a file, or the same
 	}
-	return s.guard.Read(real)
+	return s.files.Read(real)
 }
 
 // pathsIn returns what in an argument may be a path: all of it, and what stands

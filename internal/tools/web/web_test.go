@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -227,6 +228,28 @@ func TestTheGuardOfTheClientHasTheFirstWordOnRedirects(t *testing.T) {
 	}
 	if out, err := b.fetch(t.Context(), url, 0, url); !fault.Is(err, fault.Denied) {
 		t.Errorf("got %q, %v, want denied", out.Text, err)
+	}
+}
+
+func TestPrivateAddressesAreRefusedDirectlyAndByRedirect(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	private := b.page("text/plain", "internal")
+	front := b.serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, private, http.StatusFound) })
+	egress, err := guard.NewEgress(guard.EgressConfig{AllowHosts: []string{strings.TrimPrefix(front, "http://")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := guard.HTTPClient(guard.HTTPConfig{Egress: egress})
+	t.Cleanup(client.CloseIdleConnections)
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err := New(client, "ombud/test").Register(b.reg); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{private, front, "http://localhost:1/", "http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/"} {
+		if out, err := b.fetch(t.Context(), url, 0, front, private); !fault.Is(err, fault.Denied) {
+			t.Errorf("%s: %q, %v, want denied though policy allows it", url, out.Text, err)
+		}
 	}
 }
 
