@@ -3,6 +3,8 @@ package audit
 import (
 	"bytes"
 	"errors"
+	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -95,14 +97,41 @@ func TestAnyChangeOfAFileIsFound(t *testing.T) {
 	})
 }
 
+// update writes testdata/export.jsonl anew. Files of people keep the old format:
+// when this is needed, VerifyFile must still read what was there before.
+var update = flag.Bool("update", false, "write testdata/export.jsonl anew")
+
+const golden = "testdata/export.jsonl"
+
+func TestExportOfAnEarlierBuildIsStillVerified(t *testing.T) {
+	t.Parallel()
+	if *update {
+		file, _ := exported(t, dbtest.SQLite(t))
+		if err := os.WriteFile(golden, file, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Open(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	if rep, err := VerifyFile(f, newVault(t, 1).Keys()); rep != wantReport || err != nil {
+		t.Errorf("%+v, %v", rep, err)
+	}
+}
+
 func FuzzVerifyFile(f *testing.F) {
-	file, w := exported(f, dbtest.SQLite(f))
+	file, err := os.ReadFile(golden)
+	if err != nil {
+		f.Fatal(err)
+	}
+	keys := newVault(f, 1).Keys()
 	f.Add(file)
 	f.Add([]byte(nil))
 	f.Add([]byte("{}\n"))
-	f.Add([]byte(`{"header":{"format":"ombud.audit.v1","key":"` + w.v.Keys().PublicString() + `"}}` + "\n" + `{"entry":{"record":{},"hash":"","mac":""}}`))
+	f.Add([]byte(`{"header":{"format":"ombud.audit.v1","key":"` + keys.PublicString() + `"}}` + "\n" + `{"entry":{"record":{},"hash":"","mac":""}}`))
 	f.Add(bytes.Repeat([]byte("x"), maxLine+1))
-	keys := w.v.Keys()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		rep, err := VerifyFile(bytes.NewReader(b), keys)
 		if err == nil && !bytes.Equal(bytes.TrimRight(b, "\r\n"), bytes.TrimRight(file, "\n")) {
