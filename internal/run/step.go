@@ -423,3 +423,15 @@ func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db
 	r.pending = r.pending[len(lazy):]
 	return nil
 }
+
+// Any reports whether any recorded step of the run fits.
+func (r *Run) Any(fits func(Step) bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.steps {
+		if fits(*s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,390 @@
+package act
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/blob"
+	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/tool"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// Deps are the parts a call passes through.
+type Deps struct {
+	DB        *db.DB
+	Vault     *vault.Vault
+	Log       *eventlog.Log
+	Audit     *audit.Audit
+	Tools     *tool.Registry
+	Invoker   *tool.Invoker
+	Approvals *approval.Approvals
+	Budget    *budget.Budget
+	Blobs     *blob.Store
+	Logger    *slog.Logger
+}
+
+// Act makes calls. There is one in a daemon, and it alone holds the Invoker.
+type Act struct {
+	Deps
+	refusals  refusalCounts
+	abandoned atomic.Int32
+}
+
+// New returns the one door to all effects.
+func New(d Deps) *Act {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Act{Deps: d, refusals: refusalCounts{now: time.Now, seen: map[refusalKey]int64{}}}
+}
+
+// Stop writes what was only counted. No call may be under way.
+func (a *Act) Stop(ctx context.Context) error { return a.flushRefusals(ctx, true) }
+
+// Abandoned is how many calls are running on though their time is over.
+func (a *Act) Abandoned() int { return int(a.abandoned.Load()) }
+
+// call is a Call with what the first four stages found.
+type call struct {
+	Call
+	run     *run.Run
+	def     tool.Definition
+	digest  string
+	input   json.RawMessage // canonical
+	mac     []byte          // over tool and input: the same call, whatever its step
+	hash    []byte          // over everything an approval is bound to
+	scopes  []scope.Scope
+	summary string
+	decided policy.Decision
+	permit  *policy.Input
+}
+
+// Call makes one call as a step of r and returns what it came to. If the step is
+// recorded, its result is returned and nothing happens. The error is the engine's
+// (the run parks, stops or was taken over) and the caller returns it; a failure or
+// refusal of the call is in the Result.
+func (a *Act) Call(ctx context.Context, r *run.Run, c Call) (Result, error) {
+	if s, ok := r.Recorded(c.Step); ok && s.State != run.Open {
+		return recorded(s)
+	}
+	k, err := a.prepare(r, c)
+	_, begun := r.Recorded(c.Step) // it was allowed and begun before a crash
+	switch {
+	case err != nil && begun:
+		return a.lost(ctx, k, err)
+	case err != nil:
+		return a.refuse(ctx, k, err)
+	case begun:
+		return a.execute(ctx, k, "")
+	}
+	return a.decide(ctx, k)
+}
+
+// decide is stage 4.
+func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
+	k.permit = a.policyInput(k)
+	k.decided = policy.Decide(k.permit)
+	if twice := a.unknownBefore(k); twice && k.decided.Effect == policy.Allow {
+		k.decided = policy.Decision{Effect: policy.Ask, Reasons: []policy.Reason{{
+			Effect: policy.Ask, Code: "repeat", Layer: "run",
+			Text: "the same call was made before in this run and its outcome is unknown",
+		}}}
+	}
+	switch k.decided.Effect {
+	case policy.Deny:
+		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed: %s", k.decided))
+	case policy.Ask:
+		return a.ask(ctx, k)
+	}
+	return a.execute(ctx, k, "")
+}
+
+func recorded(s run.Step) (Result, error) {
+	var res Result
+	if len(s.Result) > 0 {
+		err := json.Unmarshal(s.Result, &res)
+		return res, err
+	}
+	// Interrupted: there was no chance to write a result.
+	res = Result{Status: Unclear, Text: s.Error, Class: s.ErrorClass}
+	if s.State == run.Errored {
+		res.Status = Failed
+	}
+	return res, nil
+}
+
+// prepare resolves, validates and derives: stages 1 to 3.
+func (a *Act) prepare(r *run.Run, c Call) (*call, error) {
+	k := &call{Call: c, run: r}
+	k.mac = a.Vault.MAC("call", []byte(c.Tool), c.Input)
+	def, err := a.Tools.Get(c.Tool)
+	if err != nil {
+		return k, err
+	}
+	k.def, k.Tool = def, def.Name
+	k.digest = a.Tools.Digest(def.Name)
+	if err := a.Tools.Validate(def.Name, c.Input); err != nil {
+		return k, err
+	}
+	if k.input, err = tool.Canonical(c.Input); err != nil {
+		return k, err
+	}
+	k.mac = a.Vault.MAC("call", []byte(def.Name), k.input)
+	if k.scopes, err = def.Scopes(k.input); err != nil {
+		return k, err
+	}
+	k.summary = def.Summary(k.input)
+	k.hash = k.bind(r.ID(), c.Step)
+	return k, nil
+}
+
+// lost ends a call that was begun before a crash with a tool that is no longer
+// what it was: nobody can tell what became of it.
+func (a *Act) lost(ctx context.Context, k *call, cause error) (Result, error) {
+	k.def.Repeat, k.def.Kind, k.def.ReadOnly = tool.AtMostOnce, tool.Effect, false
+	res, err := a.execute(ctx, k, "")
+	if err == nil {
+		a.Logger.Warn("an interrupted call cannot be resumed", "tool", k.Tool, "run", k.run.ID(), "error", cause)
+	}
+	return res, err
+}
+
+// CallApproved makes the call an approval was given for, in a run of its own: the
+// turn that asked has ended. Everything but the question is as in Call.
+func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval.Approval) (Result, error) {
+	if s, ok := r.Recorded(c.Step); ok && s.State != run.Open {
+		return recorded(s)
+	}
+	k, err := a.prepare(r, c)
+	_, begun := r.Recorded(c.Step)
+	switch {
+	case err != nil && begun:
+		return a.lost(ctx, k, err)
+	case err != nil:
+		return a.refuse(ctx, k, err)
+	case !bytes.Equal(k.bind(apr.Run, apr.Step), apr.CallHash):
+		return a.refuse(ctx, k, fault.New(fault.Denied, "the tool or the call has changed since it was approved"))
+	}
+	k.hash = apr.CallHash
+	if begun {
+		return a.execute(ctx, k, apr.ID)
+	}
+	k.permit = a.policyInput(k)
+	if k.decided = policy.Decide(k.permit); k.decided.Effect == policy.Deny {
+		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed any more: %s", k.decided))
+	}
+	return a.execute(ctx, k, apr.ID)
+}
+
+// bind is what an approval is bound to: any change makes it another call.
+func (k *call) bind(runID, step string) []byte {
+	h := sha256.New()
+	for _, part := range []string{k.Tool, k.digest, string(k.input), k.Destination.Name, runID, step} {
+		var n [8]byte
+		for i := range n {
+			n[i] = byte(len(part) >> (8 * i))
+		}
+		h.Write(n[:])
+		h.Write([]byte(part))
+	}
+	return h.Sum(nil)
+}
+
+func (a *Act) policyInput(k *call) *policy.Input {
+	au := k.Authority
+	return &policy.Input{
+		Subject: au.Subject, Tool: policy.ToolFacts{Name: k.Tool, Irreversible: k.def.Irreversible}, Scopes: k.scopes,
+		Grants: au.Grants, Role: au.Role, Bounds: au.Bounds, Tier: au.Tier, Standing: au.Standing, Autonomy: au.Autonomy,
+		Unattended: au.Unattended, Label: k.Label, Destination: k.Destination, Budget: k.Budget,
+	}
+}
+
+// unknownBefore reports whether this very call has an unknown outcome in the run.
+func (a *Act) unknownBefore(k *call) bool {
+	return k.run.Any(func(s run.Step) bool { return s.State == run.Unknown && string(s.InputMAC) == string(k.mac) })
+}
+
+// deniedBefore reports whether a person refused this very call in the run.
+func (a *Act) deniedBefore(k *call) bool {
+	return k.run.Any(func(s run.Step) bool {
+		if s.State != run.Errored || string(s.InputMAC) != string(k.mac) {
+			return false
+		}
+		var res Result
+		return json.Unmarshal(s.Result, &res) == nil && res.Approval != "" && res.Status == Refused
+	})
+}
+
+// ask waits for a person: stage 5. The approval and the wait are one commit. When
+// the run is called again it comes back here and finds the decision.
+func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
+	if a.deniedBefore(k) {
+		return a.refuse(ctx, k, fault.New(fault.Denied, "a person refused this call before in this run"))
+	}
+	apr, found, err := a.findApproval(ctx, k)
+	if err != nil {
+		return Result{}, err
+	}
+	if !found || apr.State == approval.Pending && a.DB.Time() < apr.HoldUntil {
+		if apr, err = a.park(ctx, k, apr); err != nil {
+			return Result{}, err
+		}
+	}
+	switch apr.State {
+	case approval.Approved:
+		return a.execute(ctx, k, apr.ID)
+	case approval.Pending:
+		return a.leave(ctx, k, apr)
+	case approval.Denied:
+		res := refusal(k.Tool, fault.New(fault.Denied, "%s refused this call%s", apr.Resolver, noted(apr.Note)))
+		return a.record(ctx, k, res, apr.ID, nil)
+	default:
+		res := refusal(k.Tool, fault.New(fault.Denied, "nobody approved this call before the question expired"))
+		return a.record(ctx, k, res, apr.ID, nil)
+	}
+}
+
+func noted(note string) string {
+	if note == "" {
+		return ""
+	}
+	return ": " + note
+}
+
+func (a *Act) findApproval(ctx context.Context, k *call) (apr approval.Approval, found bool, err error) {
+	err = a.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		apr, err = a.Approvals.ByCall(ctx, q, k.run.ID(), k.Step, k.hash)
+		return err
+	})
+	if fault.Is(err, fault.NotFound) {
+		return apr, false, nil
+	}
+	return apr, err == nil, err
+}
+
+// park asks and waits in one commit. It returns only if there is nothing to wait
+// for: the decision came first.
+func (a *Act) park(ctx context.Context, k *call, apr approval.Approval) (approval.Approval, error) {
+	ask := approval.Ask{
+		ID: apr.ID, Run: k.run.ID(), Step: k.Step, Subject: k.Authority.Subject, Tool: k.Tool, ToolDigest: k.digest,
+		Summary: k.summary, Conversation: k.Authority.Conversation, CallHash: k.hash, Input: k.input,
+		Scopes: scopeTexts(k.scopes), Reasons: reasonTexts(k.decided.Reasons),
+	}
+	if ask.ID == "" {
+		ask.ID = a.Approvals.NewID()
+	}
+	err := k.run.Park(ctx, run.ForApproval, ask.ID, a.DB.Time()+a.Approvals.Hold().Microseconds(), func(ctx context.Context, tx *db.Tx) (bool, error) {
+		var err error
+		apr, err = a.Approvals.AskTx(ctx, tx, ask)
+		return apr.State != approval.Pending, err
+	})
+	return apr, err
+}
+
+// leave ends the wait: the turn ends without the call, which becomes a run of its
+// own if a person approves it later.
+func (a *Act) leave(ctx context.Context, k *call, apr approval.Approval) (Result, error) {
+	res := refusal(k.Tool, fault.New(fault.Waiting, "parked for review as %s and not done; do not rely on it having happened", apr.ID))
+	res.Status = Parked
+	return a.record(ctx, k, res, apr.ID, func(ctx context.Context, tx *db.Tx) error {
+		return a.Approvals.DetachTx(ctx, tx, apr.ID)
+	})
+}
+
+func scopeTexts(list []scope.Scope) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = s.String()
+	}
+	return out
+}
+
+func reasonTexts(list []policy.Reason) []string {
+	out := make([]string, len(list))
+	for i, r := range list {
+		out[i] = r.Text
+	}
+	return out
+}
+
+// refuse records a call that is not made.
+func (a *Act) refuse(ctx context.Context, k *call, cause error) (Result, error) {
+	if run.Unwinding(cause) {
+		return Result{}, cause
+	}
+	return a.record(ctx, k, refusal(k.Tool, cause), "", nil)
+}
+
+// record is the exit of every call that was not made: one commit with its audit.
+func (a *Act) record(ctx context.Context, k *call, res Result, aprID string, extra func(context.Context, *db.Tx) error) (Result, error) {
+	k.fill(&res)
+	res.Approval = aprID
+	single := a.refusals.count(k)
+	spec := run.StepSpec{Name: k.Step, Kind: "tool", InputMAC: k.mac, OnClose: func(ctx context.Context, tx *db.Tx, o *run.Outcome) error {
+		if extra != nil {
+			if err := extra(ctx, tx); err != nil {
+				return err
+			}
+		}
+		o.Result = marshal(res)
+		if !single {
+			return nil
+		}
+		ref, err := a.Audit.AppendTx(ctx, tx, k.entry("call.refused", res))
+		o.Audit = run.AuditRef(ref)
+		return err
+	}}
+	_, err := k.run.DoTx(ctx, spec, func(context.Context, *db.Tx) run.Outcome { return run.Fail(res.Err()) })
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+func (k *call) fill(res *Result) {
+	res.Summary, res.Scopes, res.Decision, res.Reasons = k.summary, scopeTexts(k.scopes), k.decided.Effect.String(), k.decided.Reasons
+	if k.permit == nil {
+		res.Decision = ""
+	}
+}
+
+func marshal(res Result) json.RawMessage {
+	b, err := json.Marshal(res)
+	if err != nil {
+		panic("act: a result does not marshal: " + err.Error())
+	}
+	return b
+}
+
+// entry is the audit entry of a call.
+func (k *call) entry(kind string, res Result) audit.Entry {
+	e := audit.Entry{
+		Kind: kind, Actor: k.run.Record().Actor, Subject: k.Authority.Subject, Tool: k.Tool, Scopes: scopeTexts(k.scopes),
+		Outcome: string(res.Status), Run: k.run.ID(), Step: k.Step, InputMAC: k.mac, DurationUS: res.TookUS,
+	}
+	if res.Class != "" {
+		e.Reason = string(res.Class)
+	}
+	if len(k.decided.Reasons) > 0 && res.Status == Refused {
+		e.Reason = string(k.decided.Reasons[0].Code)
+	}
+	return e
+}
+
+// errAbandoned is the cause of a context whose call overran its time.
+var errAbandoned = errors.New("the call overran its timeout")

@@ -1,0 +1,277 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/tool"
+)
+
+// execute is stages 6 to 10 of a call that may be made. aprID is the approval it
+// uses up, if it needed one.
+func (a *Act) execute(ctx context.Context, k *call, aprID string) (Result, error) {
+	if k.def.Kind == tool.Local {
+		return a.executeLocal(ctx, k, aprID)
+	}
+	if a.Abandoned() >= maxAbandoned && !k.def.ReadOnly {
+		return a.refuse(ctx, k, fault.New(fault.Unavailable, "%d calls ignore their timeout; no new effect is begun until they end", maxAbandoned))
+	}
+	var res Result
+	var out tool.Output
+	spec := run.StepSpec{
+		Name: k.Step, Kind: "tool", InputMAC: k.mac, Timeout: k.def.Timeout + heedTime, Policy: a.policyOf(k, &res),
+		Lazy: k.def.ReadOnly && aprID == "",
+		OnOpen: func(ctx context.Context, tx *db.Tx) error {
+			if err := a.useApproval(ctx, tx, aprID, k); err != nil {
+				return err
+			}
+			if err := a.called(ctx, tx, k); err != nil {
+				return err
+			}
+			_, err := a.Audit.AppendTx(ctx, tx, k.entry("call.begun", Result{Status: "begun"}))
+			return err
+		},
+		OnClose: func(ctx context.Context, tx *db.Tx, o *run.Outcome) error {
+			if o.State == run.Unknown && res.Status == "" { // found interrupted
+				res = Result{Status: Unclear, Tool: k.Tool, Text: o.Err.Error(), Class: fault.Unknown}
+			}
+			k.fill(&res)
+			res.Approval = aprID
+			return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
+		},
+	}
+	if spec.Policy.Kind == run.Repeatable && aprID != "" {
+		spec.Policy.Kind = run.Noted // the approval is used up by the intent's commit
+	}
+	_, err := k.run.Do(ctx, spec, func(ctx context.Context) run.Outcome {
+		res, out = a.perform(ctx, k)
+		return outcomeOf(res, out)
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+// policyOf maps what a tool says of repeating it to the step's policy.
+func (a *Act) policyOf(k *call, res *Result) run.Policy {
+	switch {
+	case k.def.Repeat == tool.Repeatable && k.def.ReadOnly:
+		return run.Policy{Kind: run.Repeatable}
+	case k.def.Repeat == tool.Repeatable:
+		return run.Policy{Kind: run.Noted}
+	case k.def.Repeat == tool.Probed:
+		return run.Policy{Kind: run.Probed, Probe: func(ctx context.Context) (run.Probe, run.Outcome) { return a.probe(ctx, k, res) }}
+	}
+	return run.Policy{Kind: run.AtMostOnce}
+}
+
+func (a *Act) probe(ctx context.Context, k *call, res *Result) (run.Probe, run.Outcome) {
+	ctx, cancel := context.WithTimeout(ctx, k.def.Timeout)
+	defer cancel()
+	found, err := a.Invoker.Probe(ctx, k.Tool, a.invocation(k, nil))
+	if err != nil {
+		a.Logger.Warn("probe", "tool", k.Tool, "run", k.run.ID(), "error", err)
+	}
+	switch found.State {
+	case tool.Done:
+		*res = a.result(ctx, k, found.Output, nil)
+		return run.Happened, outcomeOf(*res, found.Output)
+	case tool.NotDone:
+		return run.DidNotHappen, run.Outcome{}
+	}
+	return run.CannotTell, run.Outcome{}
+}
+
+func (a *Act) useApproval(ctx context.Context, tx *db.Tx, id string, k *call) error {
+	if id == "" {
+		return nil
+	}
+	return a.Approvals.UseTx(ctx, tx, id, k.hash)
+}
+
+// calledData is the payload of tool.called and tool.result.
+type calledData struct {
+	Tool    string `json:"tool"`
+	Subject string `json:"subject"`
+	Run     string `json:"run"`
+	Step    string `json:"step"`
+	Summary string `json:"summary,omitempty"`
+	Status  Status `json:"status,omitempty"`
+	IsError bool   `json:"is_error,omitempty"`
+}
+
+func (a *Act) called(ctx context.Context, tx *db.Tx, k *call) error {
+	return a.tell(ctx, tx, k, "tool.called", calledData{Summary: k.summary})
+}
+
+func (a *Act) tell(ctx context.Context, tx *db.Tx, k *call, kind string, d calledData) error {
+	d.Tool, d.Subject, d.Run, d.Step = k.Tool, k.Authority.Subject, k.run.ID(), k.Step
+	_, err := a.Log.AppendTx(ctx, tx, eventlog.New{
+		Stream: "tool:" + k.Tool, Kind: kind, Actor: k.Authority.Subject, Cause: k.run.Record().Cause, Trace: k.run.ID(),
+		Data: d, Expect: eventlog.Any,
+	})
+	return err
+}
+
+// closed records the outcome with its cost and audit: stage 9.
+func (a *Act) closed(ctx context.Context, tx *db.Tx, k *call, res Result, cost int64, o *run.Outcome) error {
+	o.Result = marshal(res)
+	entry := k.entry("call", res)
+	entry.CostMicroUSD = cost
+	if cost > 0 {
+		spent := budget.Reserve{Run: k.run.ID(), Step: k.Step, Agent: k.Authority.Agent}
+		if err := a.Budget.SpendTx(ctx, tx, spent, cost, true); err != nil {
+			return err
+		}
+	}
+	if err := a.tell(ctx, tx, k, "tool.result", calledData{Summary: res.Summary, Status: res.Status, IsError: res.Status != OK}); err != nil {
+		return err
+	}
+	ref, err := a.Audit.AppendTx(ctx, tx, entry)
+	o.Audit = run.AuditRef(ref)
+	return err
+}
+
+// executeLocal makes a call whose work is rows, inside the commit of its outcome.
+func (a *Act) executeLocal(ctx context.Context, k *call, aprID string) (Result, error) {
+	var res Result
+	spec := run.StepSpec{Name: k.Step, Kind: "tool", InputMAC: k.mac, OnClose: func(ctx context.Context, tx *db.Tx, o *run.Outcome) error {
+		return a.closed(ctx, tx, k, res, 0, o)
+	}}
+	_, err := k.run.DoTx(ctx, spec, func(ctx context.Context, tx *db.Tx) run.Outcome {
+		begun := time.Now()
+		var out tool.Output
+		err := a.useApproval(ctx, tx, aprID, k)
+		if err == nil {
+			out, err = a.Invoker.Call(ctx, k.Tool, a.invocation(k, tx))
+		}
+		if err == nil && out.Reader != nil {
+			err = errors.Join(fault.New(fault.Internal, "%s is local and returned a stream", k.Tool), out.Reader.Close())
+		}
+		res = a.settle(k, out, err, begun)
+		return outcomeOf(res, out)
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+// settle makes the result of a call whose output is in memory.
+func (a *Act) settle(k *call, out tool.Output, err error, begun time.Time) Result {
+	var res Result
+	if err != nil {
+		res = failure(k, err)
+	} else {
+		text := out.Text
+		if out.JSON != nil {
+			text = string(out.JSON)
+		}
+		res = Result{Status: OK, Tool: k.Tool, Size: int64(len(text)), Label: k.labelOf(out)}
+		res.Text, res.Cut = clean(text)
+	}
+	k.fill(&res)
+	res.TookUS = time.Since(begun).Microseconds()
+	return res
+}
+
+func (k *call) labelOf(out tool.Output) label.Label {
+	if out.Label != nil {
+		return *out.Label
+	}
+	return label.Of(k.def.Source, label.OperatorOnly)
+}
+
+func failure(k *call, err error) Result {
+	res := refusal(k.Tool, err)
+	res.Status = Failed
+	if fault.Is(err, fault.Unknown) {
+		res.Status = Unclear
+	}
+	res.Label = label.Of(k.def.Source, label.OperatorOnly)
+	return res
+}
+
+func outcomeOf(res Result, out tool.Output) run.Outcome {
+	o := run.Outcome{State: run.Done, Result: marshal(res), Cost: out.CostMicroUSD, CostKnown: true}
+	switch res.Status {
+	case OK:
+	case Unclear:
+		o.State, o.Err = run.Unknown, res.Err()
+	default:
+		o.State, o.Err = run.Errored, res.Err()
+	}
+	return o
+}
+
+func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
+	return tool.Invocation{
+		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Subject: k.Authority.Subject,
+		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Tx: tx, Permit: a.permitter(k),
+	}
+}
+
+// perform calls the handler under its timeout: stage 8.
+func (a *Act) perform(ctx context.Context, k *call) (Result, tool.Output) {
+	type answer struct {
+		res Result
+		out tool.Output
+	}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, k.def.Timeout, errAbandoned)
+	done := make(chan answer, 1)
+	go func() {
+		defer cancel()
+		out, err := a.Invoker.Call(ctx, k.Tool, a.invocation(k, nil))
+		res := a.result(ctx, k, out, err)
+		res.TookUS = time.Since(begun).Microseconds()
+		done <- answer{res, out}
+	}()
+	select {
+	case got := <-done:
+		return got.res, got.out
+	case <-ctx.Done():
+	}
+	heed := time.NewTimer(heedTime)
+	defer heed.Stop()
+	select {
+	case got := <-done:
+		return got.res, got.out
+	case <-heed.C:
+	}
+	a.abandoned.Add(1)
+	a.Logger.Warn("a call ignores its cancellation", "tool", k.Tool, "run", k.run.ID(), "step", k.Step)
+	go func() { // ends when the tool does; a late result is an event only
+		got := <-done
+		a.abandoned.Add(-1)
+		a.late(k, got.res)
+	}()
+	why := "it did not end in time"
+	if !errors.Is(context.Cause(ctx), errAbandoned) {
+		why = "it was cancelled and did not stop"
+	}
+	res := failure(k, fault.New(fault.Unknown, "%s: %s (limit %s), so its outcome is unknown; do not repeat it", k.Tool, why, k.def.Timeout))
+	if k.def.ReadOnly {
+		res = failure(k, fault.New(fault.Timeout, "%s: %s (limit %s)", k.Tool, why, k.def.Timeout))
+	}
+	res.TookUS = time.Since(begun).Microseconds()
+	return res, tool.Output{}
+}
+
+// late notes a result that came after its step was closed.
+func (a *Act) late(k *call, res Result) {
+	err := a.DB.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		return a.tell(ctx, tx, k, "tool.late", calledData{Summary: k.summary, Status: res.Status, IsError: res.Status != OK})
+	})
+	if err != nil {
+		a.Logger.Warn("note a late result", "tool", k.Tool, "run", k.run.ID(), "error", err)
+	}
+}

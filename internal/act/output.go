@@ -1,0 +1,126 @@
+package act
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/tool"
+)
+
+// tailText is how much of the end of a long output a model is shown.
+const tailText = 4 << 10
+
+// clean makes text fit for a model and a row: valid, visible, not too long.
+func clean(text string) (string, bool) {
+	return guard.CutText(guard.CleanText(text), MaxText)
+}
+
+// result turns a handler's answer into a Result: output bounds and the blob.
+func (a *Act) result(ctx context.Context, k *call, out tool.Output, err error) Result {
+	if err != nil {
+		return failure(k, timedOut(ctx, k, err))
+	}
+	res := Result{Status: OK, Tool: k.Tool, Label: k.labelOf(out)}
+	src := source(out)
+	if err := a.keep(ctx, k, src, &res); err != nil {
+		bad := failure(k, timedOut(ctx, k, err))
+		bad.Label = res.Label
+		return bad
+	}
+	return res
+}
+
+func source(out tool.Output) io.ReadCloser {
+	switch {
+	case out.Reader != nil:
+		return out.Reader
+	case out.JSON != nil:
+		return io.NopCloser(bytes.NewReader(out.JSON))
+	}
+	return io.NopCloser(bytes.NewReader([]byte(out.Text)))
+}
+
+// keep reads the output. What a model can be shown whole stays in the result; more
+// goes into a blob up to the tool's limit, and the producer is stopped there.
+func (a *Act) keep(ctx context.Context, k *call, src io.ReadCloser, res *Result) (err error) {
+	defer func() { err = errors.Join(err, src.Close()) }()
+	head, err := io.ReadAll(io.LimitReader(src, MaxText/2))
+	if err != nil {
+		return err
+	}
+	more, err := io.ReadAll(io.LimitReader(src, MaxText/2))
+	if err != nil {
+		return err
+	}
+	if len(more) < MaxText/2 {
+		res.Size = int64(len(head) + len(more))
+		res.Text, res.Cut = clean(string(head) + string(more))
+		return nil
+	}
+	tail := &tailBuffer{}
+	all := io.TeeReader(io.MultiReader(bytes.NewReader(head), bytes.NewReader(more), src), tail)
+	ref, err := a.Blobs.Put(ctx, all, k.def.MaxOutput)
+	if err != nil {
+		return err
+	}
+	res.Blob, res.Size, res.Cut = ref.ID, ref.Size, ref.Cut
+	start, _ := guard.CutText(guard.CleanText(string(head)), MaxText/2)
+	limit := ""
+	if ref.Cut {
+		limit = ", stopped at the tool's limit"
+	}
+	res.Text = fmt.Sprintf("%s\n[… %d bytes in all%s; the whole is kept as %s, read it with result.read …]\n%s",
+		start, ref.Size, limit, ref.ID, guard.CleanText(string(tail.bytes())))
+	res.Text, _ = guard.CutText(res.Text, MaxText)
+	return nil
+}
+
+// tailBuffer keeps the last bytes written to it.
+type tailBuffer struct{ b []byte }
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if len(t.b) > 4*tailText {
+		t.b = append(t.b[:0], t.b[len(t.b)-tailText:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tailBuffer) bytes() []byte { return t.b[max(0, len(t.b)-tailText):] }
+
+// timedOut names the limit where a call failed because its time was over.
+func timedOut(ctx context.Context, k *call, err error) error {
+	if !errors.Is(context.Cause(ctx), errAbandoned) || fault.Is(err, fault.Unknown) {
+		return err
+	}
+	return fault.New(fault.Timeout, "%s did not end within %s: %w", k.Tool, k.def.Timeout, err)
+}
+
+// permitter decides on a scope that showed itself during the call, such as the
+// target of a redirect, with the same authority as the call.
+func (a *Act) permitter(k *call) func(context.Context, scope.Scope) error {
+	return func(_ context.Context, need scope.Scope) error {
+		in := *a.policyInput(k)
+		in.Scopes = []scope.Scope{need}
+		if d := policy.Decide(&in); d.Effect != policy.Allow && !covered(k.scopes, need) {
+			return fault.New(fault.Denied, "not allowed: %s", d)
+		}
+		return nil
+	}
+}
+
+func covered(held []scope.Scope, need scope.Scope) bool {
+	for _, s := range held {
+		if s.Covers(need) {
+			return true
+		}
+	}
+	return false
+}

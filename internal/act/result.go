@@ -1,0 +1,93 @@
+package act
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/scope"
+)
+
+// Authority is on whose behalf a call is made and what that may do. It is built
+// once for a turn, before any model is asked, and does not change during it.
+type Authority struct {
+	Subject      string // "agent:main", "loop:…", …
+	Agent        string // whose budget pays; "" for the instance's
+	Conversation string
+	Grants       *policy.Layer
+	Role         *policy.Role
+	Bounds       []*policy.Layer
+	Tier         policy.Tier
+	Standing     []scope.Scope
+	Autonomy     *policy.Autonomy
+	Unattended   bool
+}
+
+// Call is one call to be made as a step of a run.
+type Call struct {
+	Step        string // the step's name, stable within the run
+	Tool        string // canonical or as a model writes it
+	Input       json.RawMessage
+	Authority   *Authority
+	Label       label.Label // of the context the call comes from
+	Destination policy.Destination
+	Budget      policy.Budget
+}
+
+// Status says how a call ended.
+type Status string
+
+// The ways a call can end.
+const (
+	OK      Status = "ok"
+	Failed  Status = "failed"  // the tool says it did not have its effect
+	Refused Status = "refused" // not made: unknown tool, bad input, policy, a person's no
+	Parked  Status = "parked"  // not made: a person did not decide in time and still may
+	Unclear Status = "unknown" // it may or may not have had its effect
+)
+
+// Result is what a call came to. It is the step's recorded result, whatever the
+// status, so that a repeat of the run gets the same.
+type Result struct {
+	Status   Status          `json:"status"`
+	Tool     string          `json:"tool"`
+	Summary  string          `json:"summary,omitempty"`
+	Text     string          `json:"text"`           // for the model, at most MaxText bytes
+	Blob     string          `json:"blob,omitempty"` // handle of the whole output if Text is not all of it
+	Size     int64           `json:"size"`           // bytes of the whole output
+	Cut      bool            `json:"cut,omitempty"`  // the output went over the tool's limit and was stopped
+	Label    label.Label     `json:"label"`
+	Scopes   []string        `json:"scopes,omitempty"`
+	Decision string          `json:"decision,omitempty"` // allow, ask, deny
+	Reasons  []policy.Reason `json:"reasons,omitempty"`
+	Approval string          `json:"approval,omitempty"`
+	Class    fault.Class     `json:"class,omitempty"` // of the failure
+	TookUS   int64           `json:"took_us"`
+}
+
+// Err returns the failure a result stands for, nil if it is OK.
+func (r Result) Err() error {
+	if r.Status == OK {
+		return nil
+	}
+	return fault.New(r.Class, "%s", r.Text)
+}
+
+// Bounds of a call.
+const (
+	MaxText      = 64 << 10        // bytes of a result a model is shown
+	heedTime     = 2 * time.Second // how long a cancelled tool may take to stop
+	maxAbandoned = 16              // calls that ignored their cancellation, at a time
+	refusalsEach = 20              // refusals audited singly per subject, tool and hour
+)
+
+// refusal is a result of a call that was not made.
+func refusal(tool string, err error) Result {
+	text := err.Error()
+	if hint := fault.HintOf(err); hint != "" {
+		text += " (" + hint + ")"
+	}
+	return Result{Status: Refused, Tool: tool, Text: text, Class: fault.ClassOf(err), Label: label.Of(label.Own, label.OperatorOnly)}
+}

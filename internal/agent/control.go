@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/run"
+)
+
+// control settles a control message in the transaction of its intake. It reports
+// whether the message was one.
+func (a *Agents) control(ctx context.Context, tx *db.Tx, conv Conversation, in Inbound) (notice string, handled bool, err error) {
+	word := strings.ToLower(strings.Trim(strings.TrimSpace(in.Text), ".!"))
+	switch word {
+	case "/stop":
+		notice, err = a.stop(ctx, tx, conv)
+		return notice, true, err
+	case "/new":
+		err = a.ResetTx(ctx, tx, conv.ID)
+		return "A fresh start: what was said before is kept, but no longer told to the model.", true, err
+	case "/status":
+		notice, err = a.status(ctx, tx, conv)
+		return notice, true, err
+	case "yes", "y", "no", "n":
+		return a.answer(ctx, tx, conv, word[0] == 'y', actorOf(in))
+	}
+	return "", false, nil
+}
+
+func (a *Agents) stop(ctx context.Context, tx *db.Tx, conv Conversation) (string, error) {
+	ids, err := db.All(ctx, tx, db.Column[string],
+		"SELECT id FROM runs WHERE key = $1 AND state IN ('queued', 'running', 'waiting') ORDER BY seq", conv.ID)
+	if err != nil {
+		return "", err
+	}
+	// The last first, so that ending one does not begin the next.
+	for i := len(ids) - 1; i >= 0; i-- {
+		if err := a.Runs.CancelTx(ctx, tx, ids[i], "operator", "/stop"); err != nil && !fault.Is(err, fault.Conflict) {
+			return "", err
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "There was nothing to stop.", nil
+	case 1:
+		return "Stopping.", nil
+	}
+	return fmt.Sprintf("Stopping, and dropping %d messages that waited.", len(ids)-1), nil
+}
+
+func (a *Agents) status(ctx context.Context, tx *db.Tx, conv Conversation) (string, error) {
+	m, err := a.MailboxOf(ctx, tx, conv.ID)
+	if err != nil {
+		return "", err
+	}
+	open, err := a.openQuestions(ctx, tx, conv)
+	if err != nil {
+		return "", err
+	}
+	text := "Nothing is under way."
+	if m.Running != "" {
+		text = "Working on " + m.Running + "."
+	}
+	if m.Queued > 0 {
+		text += fmt.Sprintf(" %d more wait.", m.Queued)
+	}
+	for _, q := range open {
+		text += fmt.Sprintf("\nOpen question %s: %s", q.ID, q.Summary)
+	}
+	return text, nil
+}
+
+func (a *Agents) openQuestions(ctx context.Context, q db.Q, conv Conversation) ([]approval.Approval, error) {
+	return a.Approvals.OpenIn(ctx, q, conv.ID)
+}
+
+// answer takes a yes or no as the decision of the one open question of the
+// conversation. With none open it is an ordinary message; with several it asks
+// which one is meant.
+func (a *Agents) answer(ctx context.Context, tx *db.Tx, conv Conversation, yes bool, by string) (string, bool, error) {
+	open, err := a.openQuestions(ctx, tx, conv)
+	if err != nil || len(open) == 0 {
+		return "", false, err
+	}
+	if len(open) > 1 {
+		text := "Several questions are open; answer one by its id:"
+		for _, q := range open {
+			text += fmt.Sprintf("\nombud approve %s   (%s)", q.ID, q.Summary)
+		}
+		return text, true, nil
+	}
+	decision, said := approval.Deny, "Refused: "
+	if yes {
+		decision, said = approval.Approve, "Approved: "
+	}
+	if _, err := a.Approvals.ResolveTx(ctx, tx, open[0].ID, decision, by, ""); err != nil {
+		return "", false, err
+	}
+	return said + open[0].Summary, true, nil
+}
+
+// Decided is called in the transaction that decides an approval: it wakes the run
+// that waits for it, or makes the call a run of its own if its turn has ended.
+func (a *Agents) Decided(ctx context.Context, tx *db.Tx, apr approval.Approval) error {
+	if !apr.Detached {
+		return a.Runs.WakeTx(ctx, tx, apr.Run, run.ForApproval, apr.ID)
+	}
+	if apr.State != approval.Approved {
+		return nil
+	}
+	_, err := a.Runs.StartTx(ctx, tx, run.Spec{
+		ID: callRun(apr), Kind: CallKind, Name: apr.Tool, Definition: apr.ToolDigest, Cause: apr.ID, Actor: apr.Resolver,
+		Parent: apr.Run, Input: CallInput{Approval: apr.ID},
+	})
+	return err
+}

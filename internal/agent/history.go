@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// The roles of history entries.
+const (
+	roleUser      = "user"
+	roleAssistant = "assistant"
+	roleSummary   = "summary" // stands for everything before it
+)
+
+// entry is one piece of a conversation's history.
+type entry struct {
+	Seq  int64
+	Run  string
+	Role string
+	At   int64
+	Body entryBody
+}
+
+// entryBody is the sealed part of an entry.
+type entryBody struct {
+	Text  string      `json:"text"`
+	Tools []string    `json:"tools,omitempty"` // summaries of the calls the turn made
+	Label label.Label `json:"label"`
+}
+
+func (e entry) size() int {
+	n := len(e.Body.Text) + 32
+	for _, t := range e.Body.Tools {
+		n += len(t) + 2
+	}
+	return n
+}
+
+func historyRow(conversation string, seq int64) string {
+	return conversation + "/" + strconv.FormatInt(seq, 10)
+}
+
+// addHistoryTx appends entries to a conversation's history.
+func (a *Agents) addHistoryTx(ctx context.Context, tx *db.Tx, conversation, run string, entries ...entry) error {
+	var seq int64
+	err := tx.QueryRow(ctx, "UPDATE conversations SET seq = seq + $1, last_at = $2 WHERE id = $3 RETURNING seq",
+		len(entries), tx.Now(), conversation).Scan(&seq)
+	if err != nil {
+		return err
+	}
+	for i, e := range entries {
+		n := seq - int64(len(entries)-1-i)
+		body, err := json.Marshal(e.Body)
+		if err != nil {
+			return err
+		}
+		if e.At == 0 {
+			e.At = tx.Now()
+		}
+		_, err = tx.Exec(ctx, "INSERT INTO history (conversation, seq, run, role, at, body) VALUES ($1, $2, $3, $4, $5, $6)",
+			conversation, n, run, e.Role, e.At, a.Vault.Seal(vault.HistoryText, historyRow(conversation, n), body))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Agents) scanEntry(conversation string, r *db.Rows) (e entry, err error) {
+	var body []byte
+	if err := r.Scan(&e.Seq, &e.Run, &e.Role, &e.At, &body); err != nil {
+		return e, err
+	}
+	plain, err := a.Vault.Open(vault.HistoryText, historyRow(conversation, e.Seq), body)
+	if err != nil {
+		return e, err
+	}
+	return e, json.Unmarshal(plain, &e.Body)
+}
+
+// pageOfHistory is how many entries one look reads.
+const pageOfHistory = 64
+
+// recent returns the newest entries of a conversation that fit into limit bytes,
+// in order, beginning with the newest summary if that is among them. At least the
+// newest entry is always there. size is that of all entries since the summary.
+func (a *Agents) recent(ctx context.Context, q db.Q, c Conversation, limit int) (out []entry, size int, err error) {
+	used, full := 0, false
+	for before := c.seq + 1; ; {
+		page, err := db.All(ctx, q, func(r *db.Rows) (entry, error) { return a.scanEntry(c.ID, r) },
+			`SELECT seq, run, role, at, body FROM history WHERE conversation = $1 AND seq < $2 AND seq > $3 ORDER BY seq DESC LIMIT $4`,
+			c.ID, before, c.historyFrom, pageOfHistory)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, e := range page {
+			before = e.Seq
+			size += e.size()
+			full = full || (used+e.size() > limit && len(out) > 0)
+			if !full || e.Role == roleSummary {
+				out = append(out, e)
+				used += e.size()
+			}
+			if e.Role == roleSummary {
+				return reversed(out), size - e.size(), nil
+			}
+		}
+		if len(page) < pageOfHistory || size > 8*max(limit, a.cfg.Compact) {
+			return reversed(out), size, nil
+		}
+	}
+}
+
+func reversed(in []entry) []entry {
+	out := make([]entry, len(in))
+	for i, e := range in {
+		out[len(in)-1-i] = e
+	}
+	return out
+}

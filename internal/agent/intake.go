@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/id"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// Inbound is a message as its channel hands it over.
+type Inbound struct {
+	Address    Address
+	Title      string // of the conversation, for people
+	Agent      string // who answers; "" for the default
+	Sender     string // as the channel names them
+	SenderName string
+	Text       string
+	Key        string       // dedupe key, unique for channel and account; "" for a message that cannot come twice
+	Source     label.Source // who wrote it
+	Audience   label.Audience
+	Tier       policy.Tier // by how it is connected
+	Control    bool        // control messages count: it comes from the operator
+}
+
+// Accepted says what became of a message. It is returned only when that is durable.
+type Accepted struct {
+	Event        string
+	Run          string // its turn; "" if a control message needed none
+	Conversation string
+	Duplicate    bool
+	Notice       string // the answer to a control message
+}
+
+// TurnInput is what a turn is started with.
+type TurnInput struct {
+	Event        string         `json:"event"`
+	Conversation string         `json:"conversation"`
+	Agent        string         `json:"agent"`
+	Text         string         `json:"text"`
+	Sender       string         `json:"sender,omitempty"`
+	SenderName   string         `json:"sender_name,omitempty"`
+	Source       label.Source   `json:"source"`
+	Audience     label.Audience `json:"audience"`
+	Tier         policy.Tier    `json:"tier"`
+	At           int64          `json:"at"`
+}
+
+// messageData is the payload of comms.message, with KARMAX's keys.
+type messageData struct {
+	MessageID   string `json:"message_id"`
+	ChannelID   string `json:"channel_id"` // the conversation
+	ChannelType string `json:"channel_type"`
+	SenderID    string `json:"sender_id"`
+	SenderName  string `json:"sender_name,omitempty"`
+	Content     string `json:"content"`
+	Direction   string `json:"direction"`
+	Timestamp   int64  `json:"timestamp"`
+	ChatName    string `json:"chat_name,omitempty"`
+}
+
+// Kinds of event an intake leaves.
+const (
+	kindMessage  = "comms.message"
+	kindConflict = "comms.conflict"
+)
+
+// conflictData tells of a dedupe key that came back with another text.
+type conflictData struct {
+	First   string `json:"first_event"`
+	BodyMAC []byte `json:"body_mac"`
+}
+
+// errConflict is what a conflict is refused with, after it was recorded.
+var errConflict = fault.New(fault.Conflict, "a message with this key and another text was taken before").
+	WithHint("use a new key for a new message")
+
+// Intake takes a message in, in one transaction. Errors: Invalid if it is empty or
+// too long, Conflict, or the store's; then nothing was taken.
+func (a *Agents) Intake(ctx context.Context, in Inbound) (Accepted, error) {
+	if len(in.Text) > a.cfg.MaxMessage {
+		return Accepted{}, fault.New(fault.Invalid, "the message has %d bytes; at most %d are taken", len(in.Text), a.cfg.MaxMessage).
+			WithHint("put long content into a file and ask about the file")
+	}
+	in.Text = guard.CleanText(in.Text)
+	if strings.TrimSpace(in.Text) == "" {
+		return Accepted{}, fault.New(fault.Invalid, "the message is empty")
+	}
+	if in.Agent == "" {
+		in.Agent = Default
+	}
+	if in.Key == "" {
+		in.Key = id.New("key")
+	}
+	var out Accepted
+	var conflict bool
+	err := a.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		out, conflict, err = a.intakeTx(ctx, tx, in)
+		return err
+	})
+	if err == nil && conflict {
+		err = errConflict
+	}
+	return out, err
+}
+
+func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accepted, conflict bool, err error) {
+	conv, err := a.openTx(ctx, tx, in.Address, in.Agent, in.Title)
+	if err != nil {
+		return out, false, err
+	}
+	dedupe := a.Vault.Blind(vault.InboundDedupe, in.Address.Channel+"\x00"+in.Address.Account+"\x00"+in.Key)
+	mac := a.Vault.MAC("inbound", []byte(in.Address.key()), []byte(in.Text))
+	if out, known, err := a.takenBefore(ctx, tx, dedupe, mac); err != nil || known {
+		if fault.Is(err, fault.Conflict) {
+			return out, true, a.noteConflict(ctx, tx, conv, out.Event, mac)
+		}
+		return out, false, err
+	}
+	out = Accepted{Event: id.New("evt"), Conversation: conv.ID}
+	if err := a.appendMessage(ctx, tx, in, conv, out.Event); err != nil {
+		return out, false, err
+	}
+	handled := false
+	if in.Control {
+		if out.Notice, handled, err = a.control(ctx, tx, conv, in); err != nil {
+			return out, false, err
+		}
+	}
+	if handled {
+		err = a.replyTx(ctx, tx, conv, out.Event, 0, out.Notice)
+	} else {
+		out.Run, err = a.Runs.StartTx(ctx, tx, run.Spec{
+			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
+			Input: TurnInput{
+				Event: out.Event, Conversation: conv.ID, Agent: conv.Agent, Text: in.Text, Sender: in.Sender, SenderName: in.SenderName,
+				Source: in.Source, Audience: in.Audience, Tier: in.Tier, At: tx.Now(),
+			},
+		})
+	}
+	if err != nil {
+		return out, false, err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO inbound (dedupe, event, run, conversation, body_mac, notice, at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		dedupe, out.Event, out.Run, conv.ID, mac, a.Vault.Seal(vault.InboundBody, out.Event, []byte(out.Notice)), tx.Now())
+	return out, false, err
+}
+
+func actorOf(in Inbound) string {
+	if in.Source == label.Operator {
+		return "operator"
+	}
+	return in.Address.Channel + ":" + in.Sender
+}
+
+// takenBefore looks a dedupe key up. A known key with another body is a Conflict.
+func (a *Agents) takenBefore(ctx context.Context, tx *db.Tx, dedupe, mac []byte) (out Accepted, known bool, err error) {
+	var had, notice []byte
+	err = tx.QueryRow(ctx, "SELECT event, run, conversation, body_mac, notice FROM inbound WHERE dedupe = $1", dedupe).
+		Scan(&out.Event, &out.Run, &out.Conversation, &had, &notice)
+	if errors.Is(err, sql.ErrNoRows) {
+		return out, false, nil
+	}
+	if err != nil {
+		return out, false, err
+	}
+	if !bytes.Equal(had, mac) {
+		return out, true, errConflict
+	}
+	text, err := a.Vault.Open(vault.InboundBody, out.Event, notice)
+	out.Duplicate, out.Notice = true, string(text)
+	return out, true, err
+}
+
+func (a *Agents) noteConflict(ctx context.Context, tx *db.Tx, conv Conversation, first string, mac []byte) error {
+	_, err := a.Log.AppendTx(ctx, tx, eventlog.New{
+		Stream: "conversation:" + conv.ID, Kind: kindConflict, Actor: "ombud", Cause: first, Expect: eventlog.Any,
+		Data: conflictData{First: first, BodyMAC: mac},
+	})
+	return err
+}
+
+func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv Conversation, event string) error {
+	_, err := a.Log.AppendTx(ctx, tx, eventlog.New{
+		ID: event, Stream: "conversation:" + conv.ID, Kind: kindMessage, Actor: actorOf(in), Trace: event, Expect: eventlog.Any,
+		Data: messageData{
+			MessageID: event, ChannelID: conv.ID, ChannelType: in.Address.Channel, SenderID: in.Sender, SenderName: in.SenderName,
+			Content: in.Text, Direction: "in", Timestamp: tx.Now() / 1e6, ChatName: conv.Title,
+		},
+	})
+	return err
+}
+
+// replyTx queues a message to the conversation, one for each (cause, ordinal).
+func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, cause string, ordinal int, text string) error {
+	return a.Outbox.AppendTx(ctx, tx, outbox.Item{
+		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.key(), Cause: cause, Ordinal: ordinal, Body: text,
+	})
+}
+
+// SayTx queues a message of ombud's own to a conversation, such as a reminder.
+func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause string, text string) error {
+	conv, err := a.conversationByID(ctx, tx, conversation)
+	if err != nil {
+		return err
+	}
+	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{
+		Text: text, Label: label.Of(label.Own, label.OperatorOnly),
+	}}); err != nil {
+		return err
+	}
+	return a.replyTx(ctx, tx, conv, cause, 0, text)
+}
+
+// PruneInbound forgets dedupe keys older than before; it keeps at least 30 days.
+func (a *Agents) PruneInbound(ctx context.Context, before int64) (removed int64, err error) {
+	const month = int64(30 * 24 * 3600 * 1e6)
+	before = min(before, a.DB.Time()-month)
+	err = a.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		removed, err = tx.Exec(ctx, "DELETE FROM inbound WHERE dedupe IN (SELECT dedupe FROM inbound WHERE at < $1 ORDER BY at LIMIT 1000)", before)
+		return err
+	})
+	return removed, err
+}

@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/run"
+)
+
+// finish records the answer, the history and the message to be sent in the commit
+// that ends the turn.
+func (t *turn) finish(ctx context.Context, outcome Outcome, text string) error {
+	answer := Answer{
+		Outcome: outcome, Reply: guard.CleanText(text), Calls: len(t.ran), Approvals: t.parked,
+		Provider: t.last.Provider, Model: t.last.Model,
+	}
+	result, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	t.compact(ctx)
+	spec := run.StepSpec{Name: "reply", Kind: "reply"}
+	return t.r.Finish(ctx, spec, result, func(ctx context.Context, tx *db.Tx) error {
+		conv, err := t.a.conversationByID(ctx, tx, t.in.Conversation)
+		if err != nil {
+			return err
+		}
+		if err := t.a.addHistoryTx(ctx, tx, conv.ID, t.r.ID(), t.entries(answer.Reply)...); err != nil {
+			return err
+		}
+		return t.a.replyTx(ctx, tx, conv, t.r.ID(), 0, answer.Reply)
+	})
+}
+
+// entries are what the turn adds to the history.
+func (t *turn) entries(reply string) []entry {
+	var tools []string
+	for _, res := range t.ran {
+		tools = append(tools, string(res.Status)+": "+res.Summary)
+	}
+	asked := entry{Role: roleUser, At: t.in.At, Body: entryBody{Text: presented(t.in), Label: label.Of(t.in.Source, t.in.Audience)}}
+	said := entry{Role: roleAssistant, Body: entryBody{Text: reply, Tools: tools, Label: label.Join(t.label, label.Of(label.Own, t.in.Audience))}}
+	return []entry{asked, said}
+}
+
+// turnEnded tells the conversation of a turn that ended without an answer.
+func (a *Agents) turnEnded(ctx context.Context, tx *db.Tx, rec run.Record) error {
+	if err := a.Approvals.WithdrawTx(ctx, tx, rec.ID, "its turn has ended"); err != nil {
+		return err
+	}
+	if err := a.Budget.SettleTx(ctx, tx, rec.ID); err != nil {
+		return err
+	}
+	if rec.State == run.Completed {
+		return nil
+	}
+	var in TurnInput
+	if err := json.Unmarshal(rec.Input, &in); err != nil {
+		return fault.New(fault.Internal, "input of the turn: %w", err)
+	}
+	conv, err := a.conversationByID(ctx, tx, in.Conversation)
+	if err != nil {
+		return err
+	}
+	text := Apology(rec)
+	asked := entry{Role: roleUser, At: in.At, Body: entryBody{Text: presented(in), Label: label.Of(in.Source, in.Audience)}}
+	said := entry{Role: roleAssistant, Body: entryBody{Text: text, Label: label.Of(label.Own, in.Audience)}}
+	if err := a.addHistoryTx(ctx, tx, conv.ID, rec.ID, asked, said); err != nil {
+		return err
+	}
+	return a.replyTx(ctx, tx, conv, rec.ID, 0, text)
+}
+
+// Apology is what a conversation is told of a turn that failed or was stopped.
+func Apology(rec run.Record) string {
+	if rec.State == run.Cancelled {
+		return "Stopped, as asked."
+	}
+	if rec.ErrorClass == fault.Timeout {
+		return "I ran out of time: " + rec.Error + "."
+	}
+	return "I could not do this: " + rec.Error + "."
+}
+
+// OutcomeOf says how a turn's run ended; "" while it has not.
+func OutcomeOf(rec run.Record) (Answer, bool) {
+	var answer Answer
+	switch {
+	case rec.State == run.Completed:
+		err := json.Unmarshal(rec.Result, &answer)
+		return answer, err == nil
+	case rec.State == run.Cancelled:
+		return Answer{Outcome: Cancelled, Reply: Apology(rec)}, true
+	case rec.State == run.Failed && rec.ErrorClass == fault.Timeout:
+		return Answer{Outcome: TimedOut, Reply: Apology(rec)}, true
+	case rec.State == run.Failed:
+		return Answer{Outcome: FailedTurn, Reply: Apology(rec)}, true
+	}
+	return answer, false
+}
+
+// CallInput is what an approved call of a turn that has ended is started with.
+type CallInput struct {
+	Approval string `json:"approval"`
+}
+
+func callRun(apr approval.Approval) string { return "run_" + apr.ID[len("apr_"):] }
+
+// approvedCall makes the one call a person approved after its turn had ended.
+func (a *Agents) approvedCall(ctx context.Context, r *run.Run) ([]byte, error) {
+	var in CallInput
+	if err := json.Unmarshal(r.Input(), &in); err != nil {
+		return nil, fault.New(fault.Internal, "input of the call: %w", err)
+	}
+	apr, err := a.Approvals.Get(ctx, in.Approval)
+	if err != nil {
+		return nil, err
+	}
+	turnIn, err := a.turnInputOf(ctx, apr.Run)
+	if err != nil {
+		return nil, err
+	}
+	res, err := a.Act.CallApproved(ctx, r, act.Call{
+		Step: "call", Tool: apr.Tool, Input: apr.Input, Authority: a.authority(turnIn), Label: label.Of(turnIn.Source, turnIn.Audience),
+	}, apr)
+	if err != nil {
+		return nil, err
+	}
+	result, err := json.Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("Approved and done: %s\n%s", res.Summary, res.Text)
+	if res.Status != act.OK {
+		text = fmt.Sprintf("Approved, but %s: %s\n%s", res.Status, res.Summary, shown(res))
+	}
+	return result, r.Finish(ctx, run.StepSpec{Name: "reply", Kind: "reply"}, result, func(ctx context.Context, tx *db.Tx) error {
+		return a.SayTx(ctx, tx, turnIn.Conversation, r.ID(), text)
+	})
+}
+
+func (a *Agents) turnInputOf(ctx context.Context, runID string) (in TurnInput, err error) {
+	rec, _, err := a.Runs.Get(ctx, runID)
+	if err != nil {
+		return in, err
+	}
+	return in, json.Unmarshal(rec.Input, &in)
+}
+
+// callEnded tells the conversation of an approved call that could not be made.
+func (a *Agents) callEnded(ctx context.Context, tx *db.Tx, rec run.Record) error {
+	if rec.State == run.Completed {
+		return nil
+	}
+	var in CallInput
+	if err := json.Unmarshal(rec.Input, &in); err != nil {
+		return fault.New(fault.Internal, "input of the call: %w", err)
+	}
+	apr, err := a.Approvals.GetTx(ctx, tx, in.Approval)
+	if err != nil || apr.Conversation == "" {
+		return err
+	}
+	return a.SayTx(ctx, tx, apr.Conversation, rec.ID, "Approved, but not done: "+apr.Summary+"\n"+rec.Error)
+}

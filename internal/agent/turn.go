@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/model"
+	"github.com/ombud-run/ombud/internal/run"
+)
+
+// Outcome says how a turn ended.
+type Outcome string
+
+// The ways a turn can end.
+const (
+	Completed  Outcome = "completed"
+	Cancelled  Outcome = "cancelled"
+	TimedOut   Outcome = "timed_out"
+	StepLimit  Outcome = "step_limit"
+	Looping    Outcome = "looping"
+	ParkedTurn Outcome = "parked"
+	OverBudget Outcome = "over_budget"
+	FailedTurn Outcome = "failed"
+)
+
+// Answer is the recorded result of a turn.
+type Answer struct {
+	Outcome   Outcome  `json:"outcome"`
+	Reply     string   `json:"reply"`
+	Calls     int      `json:"calls"`               // made, refused ones included
+	Approvals []string `json:"approvals,omitempty"` // parked calls it left behind
+	Provider  string   `json:"provider,omitempty"`
+	Model     string   `json:"model,omitempty"`
+}
+
+// errDeadline is the cause of a turn's context when its time is over.
+var errDeadline = errors.New("the turn's time is over")
+
+// turn is one turn being worked on. All of it but the record is rebuilt from the
+// record when the handler is called again.
+type turn struct {
+	a        *Agents
+	r        *run.Run
+	in       TurnInput
+	identity Identity
+	auth     *act.Authority
+	snap     Snapshot
+	specs    []model.ToolSpec
+	messages []model.Message
+	label    label.Label
+	breaker  breaker
+	ran      []act.Result // in order
+	parked   []string
+	last     model.Response
+	reminded bool // the one re-prompt for a claim was used
+}
+
+// turn is the handler of TurnKind.
+func (a *Agents) turn(ctx context.Context, r *run.Run) ([]byte, error) {
+	t := &turn{a: a, r: r}
+	if err := json.Unmarshal(r.Input(), &t.in); err != nil {
+		return nil, fault.New(fault.Internal, "input of the turn: %w", err)
+	}
+	t.identity = a.identity(t.in.Agent)
+	t.auth, t.specs = a.authority(t.in), a.specs(t.identity)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Timeout-r.Active(), errDeadline)
+	defer cancel()
+	err := t.work(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errDeadline) && !run.Unwinding(err) {
+		err = fault.New(fault.Timeout, "the turn did not end within %s", a.cfg.Timeout)
+	}
+	return nil, err
+}
+
+// work takes the turn's steps until it has an answer, and records that.
+func (t *turn) work(ctx context.Context) error {
+	if err := t.remember(ctx); err != nil {
+		return err
+	}
+	for n := 0; n < t.a.cfg.Steps; n++ {
+		resp, err := t.think(ctx, n)
+		if over, ok := errors.AsType[*overBudgetError](err); ok {
+			return t.finish(ctx, OverBudget, "I stopped: "+over.Error()+".")
+		}
+		if err != nil {
+			return err
+		}
+		if len(resp.Calls) == 0 {
+			if again := t.unbacked(resp.Text); again != "" && !t.reminded && n+1 < t.a.cfg.Steps {
+				t.reminded = true
+				t.messages = append(t.messages, resp.Message(), model.Text(model.User, again))
+				continue
+			}
+			return t.finish(ctx, Completed, t.final(resp))
+		}
+		if why := t.breaker.calls(resp.Calls); why != "" {
+			return t.finish(ctx, Looping, "I stopped because "+why+".")
+		}
+		t.messages = append(t.messages, resp.Message())
+		results, err := t.act(ctx, n, resp.Calls)
+		if err != nil {
+			return err
+		}
+		t.messages = append(t.messages, model.Results(results...))
+		if len(t.parked) > 0 {
+			return t.finish(ctx, ParkedTurn, t.parkedText())
+		}
+		if why := t.breaker.results(results); why != "" {
+			return t.finish(ctx, Looping, "I stopped because "+why+".")
+		}
+	}
+	return t.finish(ctx, StepLimit, fmt.Sprintf("I stopped after %d steps without reaching an answer.", t.a.cfg.Steps))
+}
+
+func (t *turn) parkedText() string {
+	text := "This waits for your review and was not done:"
+	for _, res := range t.ran {
+		if res.Status == act.Parked {
+			text += fmt.Sprintf("\n- %s (approve it with: ombud approve %s)", res.Summary, res.Approval)
+		}
+	}
+	return text
+}
+
+// final is the text of the answer: what the model said, with a note where it
+// claims what no tool did, and something to say where it said nothing.
+func (t *turn) final(resp model.Response) string {
+	text := resp.Text
+	switch {
+	case resp.Stop == model.StopRefusal && text == "":
+		text = "The model declined to answer this."
+	case text == "":
+		text = "The model gave no answer."
+	case resp.Stop == model.StopMaxTokens:
+		text += "\n\n(The answer was cut at the model's limit.)"
+	}
+	if t.unbacked(resp.Text) != "" {
+		text += "\n\n(Note by ombud: no tool that does this was run in this turn.)"
+	}
+	return text
+}
