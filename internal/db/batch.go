@@ -50,13 +50,17 @@ func (b *batch) end() {
 	}
 }
 
+// maxStale is how many connections are tried that broke while they were idle: a
+// pool may hold several of them.
+const maxStale = 8
+
 // begin opens the writer's transaction, on a new connection if the old one is not
 // fit for it.
 func (d *DB) begin() (*batch, error) {
 	b := &batch{db: d, now: d.clock()}
-	for {
+	for tries := 1; ; tries++ {
 		b.renew()
-		fresh := d.writer == nil
+		kept := d.writer != nil
 		err := d.openTransaction(b)
 		if err == nil {
 			b.renew()
@@ -64,8 +68,9 @@ func (d *DB) begin() (*batch, error) {
 		}
 		err = d.dialect.classify(err)
 		d.full.observe(err)
+		again := d.writer != nil && (kept || d.writer.broken()) && tries < maxStale
 		d.dropWriter()
-		if fresh {
+		if !again {
 			b.end()
 			return nil, err
 		}

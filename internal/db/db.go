@@ -41,6 +41,8 @@ type Options struct {
 	MaxBatch int
 	// Readers is how many read connections there are. Default 4.
 	Readers int
+
+	migrations []Migration // of tests; nil: those of this program
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -51,6 +53,8 @@ type DB struct {
 	now      func() time.Time
 	maxBatch int
 	path     string // of the SQLite file
+
+	migrations []Migration // nil: those of this program
 
 	writePool *sql.DB
 	readPool  *sql.DB
@@ -94,11 +98,12 @@ func newDB(o Options) *DB {
 		log: o.Logger, now: o.Now, maxBatch: o.MaxBatch,
 		readers: make(chan *session, o.Readers), queue: make(chan *request, o.MaxBatch),
 		closing: make(chan struct{}), closed: make(chan struct{}),
-		signals: newSignals(),
+		signals: newSignals(), migrations: o.migrations,
 	}
 	for range o.Readers {
 		d.readers <- nil
 	}
+	d.counts.walWarn = walLimit
 	d.full = newFullDisk(d, o.ReserveFile)
 	d.watchdog = time.AfterFunc(time.Hour, d.warnStuck)
 	d.watchdog.Stop()
@@ -146,7 +151,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 func (d *DB) openPools(dsn string) (err error) {
 	kind, rest, ok := strings.Cut(dsn, ":")
 	switch {
-	case ok && kind == "sqlite" && filepath.IsAbs(rest):
+	case ok && kind == "sqlite" && filepath.IsAbs(rest) && !strings.HasPrefix(rest, "//"):
 		d.dialect, d.path = sqliteDialect, rest
 		if err := touchPrivate(rest); err != nil {
 			return err
@@ -302,9 +307,9 @@ func (d *DB) Read(ctx context.Context, fn func(ctx context.Context, q Q) error) 
 
 // beginRead opens a snapshot, on a new connection if the old one has gone since.
 func (d *DB) beginRead(ctx context.Context, s *session) (*session, error) {
-	for {
-		fresh := s == nil
-		if fresh {
+	for tries := 1; ; tries++ {
+		kept := s != nil
+		if !kept {
 			var err error
 			if s, err = newSession(ctx, d.readPool, d.postgres); err != nil {
 				return nil, err
@@ -314,8 +319,9 @@ func (d *DB) beginRead(ctx context.Context, s *session) (*session, error) {
 		if err == nil {
 			return s, nil
 		}
+		again := (kept || s.broken()) && tries < maxStale && ctx.Err() == nil
 		s.discard()
-		if s = nil; fresh || ctx.Err() != nil {
+		if s = nil; !again {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"runtime"
 )
 
 // Test hooks: what tests of the package's outside need of its inside.
@@ -61,4 +62,25 @@ func (d *DB) ReaderPragmas(ctx context.Context, name string) (values []string, e
 func (tx *Tx) BackendPID(ctx context.Context) (pid int, err error) {
 	err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
 	return pid, err
+}
+
+// WithMigrations opens a store as a program with other migrations would.
+func WithMigrations(o Options, steps []Migration) Options {
+	o.migrations = steps
+	return o
+}
+
+// SetWALWarning lowers the size of the write-ahead log that is told.
+func (d *DB) SetWALWarning(ctx context.Context, size int64) error {
+	return d.InTx(ctx, func(context.Context, *Tx) error {
+		d.counts.walWarn = size
+		return nil
+	})
+}
+
+// AwaitWaiting returns when n callers wait for the writer.
+func (d *DB) AwaitWaiting(n int) {
+	for len(d.queue) < n {
+		runtime.Gosched()
+	}
 }

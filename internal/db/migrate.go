@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,9 +112,12 @@ func (d *DB) migrate(ctx context.Context, dsn, backupDir string) (err error) {
 const migrationLock = 0x6f6d627564
 
 func (d *DB) migrateOn(ctx context.Context, pool *sql.DB, backupDir string) error {
-	steps, err := Migrations()
-	if err != nil {
-		return err
+	steps := d.migrations
+	if steps == nil {
+		var err error
+		if steps, err = Migrations(); err != nil {
+			return err
+		}
 	}
 	provider, err := d.provider(pool, steps)
 	if err != nil {
@@ -181,6 +185,27 @@ func (d *DB) backupBefore(ctx context.Context, dir string, version int64) error 
 	if _, err := d.writePool.ExecContext(ctx, "VACUUM INTO $1", to); err != nil {
 		return errors.Join(fmt.Errorf("back up before migrating: %w", err), os.Remove(to))
 	}
+	if err := syncFile(to); err != nil {
+		return errors.Join(fmt.Errorf("back up before migrating: %w", err), os.Remove(to))
+	}
 	d.log.Info("backed up the store before migrating", "path", to, "from", version)
+	return nil
+}
+
+// syncFile flushes a file and the directory that names it.
+func syncFile(path string) error {
+	for _, name := range []string{path, filepath.Dir(path)} {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if runtime.GOOS == "windows" { // flushes no file opened for reading, and no directory
+			err = nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -92,10 +92,7 @@ func (d *DB) checkPostgres(ctx context.Context) error {
 // nothing of one that cannot be told apart.
 func redactDSN(dsn string) string {
 	u, err := url.Parse(dsn)
-	if err != nil || u.Opaque != "" || u.Scheme == "" || u.Scheme == "sqlite" && u.Host != "" {
-		if path, ok := strings.CutPrefix(dsn, "sqlite:"); ok {
-			return fmt.Sprintf("%q", "sqlite:"+path)
-		}
+	if err != nil || u.Opaque != "" || u.Scheme == "" {
 		if head, _, ok := strings.Cut(dsn, "://"); ok && len(head) < 16 {
 			return head + "://…"
 		}

@@ -154,8 +154,14 @@ func (s *session) close() error {
 }
 
 // discard closes a connection that cannot be trusted any more, so that the pool
-// does not hand it out again.
+// does not hand it out again. On SQLite the statements must go before their
+// connection; on PostgreSQL each would be one more question to a server that may
+// not answer, and goes with the connection.
 func (s *session) discard() {
+	if !s.postgres {
+		closeAll(s.stmts)
+		closeAll(s.controls)
+	}
 	_ = s.conn.Raw(func(any) error { return errBroken }) // makes the pool throw it away
 	_ = s.close()                                        // reports just that
 }

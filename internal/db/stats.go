@@ -29,7 +29,8 @@ type counts struct {
 	batches atomic.Uint64
 	callers atomic.Uint64
 	failure atomic.Pointer[failure]
-	walBig  bool // writer goroutine only: told already
+	walWarn int64 // writer goroutine only: the size that is told
+	walBig  bool  // writer goroutine only: it was told
 }
 
 type failure struct {
@@ -75,7 +76,7 @@ func (d *DB) watchWAL() {
 		return
 	}
 	size := d.walBytes()
-	switch big := size > walLimit; {
+	switch big := size > d.counts.walWarn; {
 	case big && !d.counts.walBig:
 		d.counts.walBig = true
 		d.log.Warn("the write-ahead log is large: a read stays open, or the disk is slow", "bytes", size)
