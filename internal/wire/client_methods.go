@@ -68,6 +68,11 @@ func (c *Client) RunsVerify(ctx context.Context) (RunsVerifyResult, error) {
 	return call(ctx, c, RunsVerify, Empty{})
 }
 
+// RunsReceipt calls runs.receipt: the signed receipt of a run that has ended.
+func (c *Client) RunsReceipt(ctx context.Context, req RunsReceiptRequest) (RunsReceiptResult, error) {
+	return call(ctx, c, RunsReceipt, req)
+}
+
 // Explain calls explain: tells the life of anything that has an id.
 func (c *Client) Explain(ctx context.Context, req ExplainRequest) (Explanation, error) {
 	return call(ctx, c, Explain, req)

@@ -19,6 +19,7 @@ var (
 	RunsGet     = unary[RunsGetRequest, RunsGetResult]("runs.get", "one run with its steps", repeatable)
 	RunsResolve = unary[RunsResolveRequest, RunsResolveResult]("runs.resolve", "says what became of an uncertain run")
 	RunsVerify  = unary[Empty, RunsVerifyResult]("runs.verify", "folds the events of every run and compares them with the rows", repeatable)
+	RunsReceipt = unary[RunsReceiptRequest, RunsReceiptResult]("runs.receipt", "the signed receipt of a run that has ended", repeatable)
 
 	Explain = unary[ExplainRequest, Explanation]("explain", "tells the life of anything that has an id", repeatable)
 
@@ -54,7 +55,7 @@ func Methods() []Method {
 		SystemStatus.Method, SystemPing.Method, SystemStop.Method,
 		MessageSend.Method, TurnWatch.Method, TurnCancel.Method,
 		EventsTail.Method, EventsList.Method,
-		RunsList.Method, RunsGet.Method, RunsResolve.Method, RunsVerify.Method,
+		RunsList.Method, RunsGet.Method, RunsResolve.Method, RunsVerify.Method, RunsReceipt.Method,
 		Explain.Method, AuditVerify.Method, AuditExport.Method, CostReport.Method,
 		ApprovalsList.Method, ApprovalsResolve.Method,
 		DLQList.Method, DLQReplay.Method,

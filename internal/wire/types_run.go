@@ -139,6 +139,16 @@ type RunMismatch struct {
 	Event string `json:"event"` // what the events say
 }
 
+// RunsReceiptRequest names a run that has ended.
+type RunsReceiptRequest struct {
+	ID string `json:"id"` // whole, or an unambiguous beginning
+}
+
+// RunsReceiptResult is the receipt, as package run wrote it.
+type RunsReceiptResult struct {
+	Receipt json.RawMessage `json:"receipt"`
+}
+
 // ExplainRequest asks for the life of anything that has an id.
 type ExplainRequest struct {
 	ID string `json:"id"` // an event, run, approval, outbox or conversation id, or "last": the last message of conversation main
