@@ -68,11 +68,12 @@ var floors = map[string]floor{
 	"internal/tools/*":     edges,
 	"internal/connector/*": edges,
 
-	"internal/ipc":    surface,
-	"internal/httpd":  surface,
-	"internal/studio": surface,
-	"internal/tui":    surface,
-	"internal/config": surface,
+	"internal/ipc":     surface,
+	"internal/httpd":   surface,
+	"internal/studio":  surface,
+	"internal/tui":     surface,
+	"internal/config":  surface,
+	"internal/logfile": surface,
 
 	"internal/daemon": roof,
 	"internal/cli":    roof,
