@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -39,6 +40,7 @@ type Log struct {
 	poll    time.Duration
 	retries []time.Duration
 	loops   loops
+	recent  recent
 }
 
 // NewLog returns the log of d. It does nothing until it is used.
@@ -73,7 +75,7 @@ func (l *Log) Append(ctx context.Context, events ...New) ([]Event, error) {
 }
 
 // AppendTx appends the events in order, as part of tx, and returns them as
-// stored. An event whose id is already in the log with the same stream, kind and
+// stored; their Data must not be changed. An event whose id is already in the log with the same stream, kind and
 // payload is returned as it was first stored, with Repeated set. After an error
 // the transaction must not be committed.
 //
@@ -88,7 +90,11 @@ func (l *Log) AppendTx(ctx context.Context, tx *db.Tx, events ...New) ([]Event, 
 		}
 		out = append(out, e)
 	}
-	tx.Notify(Topic)
+	fresh := slices.DeleteFunc(slices.Clone(out), func(e Event) bool { return e.Repeated })
+	if len(fresh) > 0 {
+		tx.AfterCommit(func() { l.recent.add(fresh) })
+		tx.Notify(Topic)
+	}
 	return out, nil
 }
 
@@ -184,6 +190,7 @@ func (l *Log) Erase(ctx context.Context, eventID string) error {
 		if err == nil && n == 0 {
 			err = fault.New(fault.NotFound, "no event %s", eventID)
 		}
+		tx.AfterCommit(l.recent.forget)
 		return err
 	})
 }

@@ -15,12 +15,15 @@ import (
 
 func newVault(t testing.TB) *vault.Vault {
 	t.Helper()
-	v, err := vault.New([]byte(strings.Repeat("k", vault.KeySize)))
+	v, err := testVault()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
+
+// testVault has the same key in every process.
+func testVault() (*vault.Vault, error) { return vault.New([]byte(strings.Repeat("k", vault.KeySize))) }
 
 func newLog(t testing.TB, d *db.DB) *Log {
 	t.Helper()

@@ -114,7 +114,7 @@ func (l *Log) Replay(ctx context.Context, letterID string) error {
 	if r == nil {
 		return fault.New(fault.Unavailable, "subscription %q does not run here", d.Subscription)
 	}
-	return r.replay(ctx, d, r.items([]row{raw})[0])
+	return r.replay(ctx, d, r.log.items([]row{raw})[0])
 }
 
 func (r *reader) replay(ctx context.Context, d DeadLetter, it item) error {

@@ -34,8 +34,8 @@
 // A subscription has a name, a filter, a handler and a position in the store. Its
 // loop takes up to 256 events, and one transaction moves the position and runs
 // the handlers, so what a handler writes is there exactly once for each event, and
-// nine subscriptions do not cost nine commits an event. A new one starts at the
-// head. Events the filter leaves out move the position along with the next
+// nine subscriptions do not cost nine commits an event; what this node has just
+// appended they take from memory. A new one starts at the head. Events the filter leaves out move the position along with the next
 // handled event, or by themselves after 1024. When nothing is new, nothing is
 // written. The position is moved by a guarded statement: it never goes back, and
 // of two processes that read for one name only one commits each batch.

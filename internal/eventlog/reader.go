@@ -55,12 +55,12 @@ func (r *reader) runOnce(ctx context.Context) (more bool, err error) {
 	if err := r.retry(ctx); err != nil {
 		return false, err
 	}
-	rows, upTo, top, err := r.log.readPage(ctx, r.seen, page, r.sub.Filter)
+	items, upTo, top, err := r.log.next(ctx, r.seen, r.sub.Filter)
 	if err != nil {
 		return false, err
 	}
-	if len(rows) > 0 || upTo-r.position >= lazyMove {
-		err = r.try(ctx, func(m mode) error { return r.advance(ctx, r.items(rows), upTo, m) })
+	if len(items) > 0 || upTo-r.position >= lazyMove {
+		err = r.try(ctx, func(m mode) error { return r.advance(ctx, items, upTo, m) })
 		if err != nil {
 			return false, err
 		}
@@ -88,10 +88,19 @@ func (r *reader) try(ctx context.Context, step func(mode) error) error {
 	return err
 }
 
-func (r *reader) items(rows []row) []item {
+// next returns a page of events after a position, from memory if they are there.
+func (l *Log) next(ctx context.Context, after int64, f Filter) (items []item, upTo, top int64, err error) {
+	if items, upTo, top, ok := l.recent.after(after, page, f); ok {
+		return items, upTo, top, nil
+	}
+	rows, upTo, top, err := l.readPage(ctx, after, page, f)
+	return l.items(rows), upTo, top, err
+}
+
+func (l *Log) items(rows []row) []item {
 	out := make([]item, len(rows))
 	for i, raw := range rows {
-		e, err := r.log.open(raw)
+		e, err := l.open(raw)
 		if err != nil {
 			e = raw.Event
 		}

@@ -75,7 +75,7 @@ func (r *reader) catchUp(ctx context.Context, b blockedStream, m mode) error {
 	if err != nil {
 		return err
 	}
-	items := r.items(rows)
+	items := r.log.items(rows)
 	return r.log.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		b := b // this function may run twice
 		for _, it := range items {

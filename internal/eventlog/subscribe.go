@@ -17,7 +17,7 @@ import (
 // Handle's writes and the move of the position are one transaction, so an event
 // is handled exactly once as far as rows go. It must keep to the rules of
 // db.InTx: no I/O, no goroutine, and no harm in being run again after it was
-// rolled back. It sees the events of one stream in order; between streams, a
+// rolled back. It must not change e.Data, which others see too. It sees the events of one stream in order; between streams, a
 // failing one stays behind.
 type Subscription struct {
 	Name   string

@@ -312,7 +312,7 @@ func TestUnreadableEventBlocksOnlyItsStream(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
-		r := open(t, l, Subscription{Name: "s", Handle: j.handle("s")})
+		r := open(t, newLog(t, l.db), Subscription{Name: "s", Handle: j.handle("s")}) // with nothing in memory
 		must(t, l, ev("1", "a"), ev("x", "x"), ev("2", "a"))
 		err := l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE events SET actor = 'somebody else' WHERE id = 'x'`)

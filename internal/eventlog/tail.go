@@ -14,13 +14,15 @@ func (l *Log) Tail(ctx context.Context, after int64, f Filter, fn func(Event) er
 	poll := time.NewTicker(l.poll)
 	defer poll.Stop()
 	for {
-		rows, upTo, top, err := l.readPage(ctx, after, page, f)
-		events, err := l.openAll(rows, err)
+		items, upTo, top, err := l.next(ctx, after, f)
 		if err != nil {
 			return err
 		}
-		for _, e := range events {
-			if err := fn(e); err != nil {
+		for _, it := range items {
+			if it.err != nil {
+				return it.err
+			}
+			if err := fn(it.Event); err != nil {
 				return err
 			}
 		}
