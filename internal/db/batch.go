@@ -26,6 +26,7 @@ type batch struct {
 	after  []func()
 	topics []string
 	depth  int
+	inside savepointState
 	lost   bool // the transaction is no longer open: run its callers again
 	undone bool // it is to be rolled back
 }
@@ -193,7 +194,7 @@ func (b *batch) runOne(r *request, savepoint bool) (a answer) {
 	}
 	snap := b.snapshot()
 	if savepoint {
-		if err := b.s.control(b.ctx, "SAVEPOINT caller"); err != nil {
+		if err := b.enter(); err != nil {
 			b.lost = true
 			return answer{err: b.db.dialect.classify(err)}
 		}
@@ -205,22 +206,41 @@ func (b *batch) runOne(r *request, savepoint bool) (a answer) {
 		a.err = tx.c.err // fn swallowed the error of a statement
 	}
 	tx.c.end()
-	switch {
-	case a.ok() && !savepoint:
-	case a.ok():
-		if err := b.s.control(b.ctx, "RELEASE caller"); err != nil {
-			b.lost = true
-			a.err = b.db.dialect.classify(err)
-		}
-	default:
-		b.restore(snap)
+	if a.ok() {
+		return a
+	}
+	b.restore(snap)
+	if savepoint && !b.lost {
 		// "No such savepoint" is how a transaction that rolled itself back shows.
-		if savepoint && !b.lost && b.s.control(b.ctx, "ROLLBACK TO caller", "RELEASE caller") != nil {
-			b.lost = true
-		}
+		b.lost = b.s.control(b.ctx, "ROLLBACK TO caller") != nil
+		b.inside = savepointEmpty
 	}
 	return a
 }
+
+// enter opens the savepoint of the next caller. The one of a caller that
+// succeeded is given up only here, which saves a round trip a caller; the commit
+// takes the last. The one of a caller that failed is empty and serves again.
+func (b *batch) enter() error {
+	before := b.inside
+	b.inside = savepointUsed
+	switch before {
+	case savepointUsed:
+		return b.s.control(b.ctx, "RELEASE caller", "SAVEPOINT caller")
+	case savepointEmpty:
+		return nil
+	}
+	return b.s.control(b.ctx, "SAVEPOINT caller")
+}
+
+// savepointState is what the savepoint "caller" holds.
+type savepointState uint8
+
+const (
+	savepointNone  savepointState = iota
+	savepointUsed                 // what a caller did
+	savepointEmpty                // nothing
+)
 
 // call runs fn with a watch on how long it holds the batch.
 func (b *batch) call(r *request, tx *Tx) (a answer) {

@@ -438,4 +438,3 @@ func TestTimeDoesNotGoBackOverARestart(t *testing.T) {
 		t.Error(err)
 	}
 }
-

@@ -38,6 +38,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_due ON runs (next_at) WHERE state IN ('queued', 'waiting');
 CREATE INDEX runs_owned ON runs (owner) WHERE state IN ('running', 'cancelling');
 CREATE INDEX runs_list ON runs (seq);
+CREATE INDEX runs_live ON runs (state) WHERE ended = 0;
 CREATE INDEX runs_cause ON runs (cause) WHERE cause <> '';
 CREATE INDEX runs_parent ON runs (parent) WHERE parent <> '';
 CREATE INDEX runs_line ON runs (key, seq) WHERE state = 'queued' AND key <> '';
