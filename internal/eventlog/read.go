@@ -58,7 +58,8 @@ const columns = `position, id, stream, version, kind, format, at, actor, cause, 
 // row is an event whose payload is not yet opened.
 type row struct {
 	Event
-	sealed []byte
+	sealed  []byte
+	badLeaf bool
 }
 
 func scanRow(r interface{ Scan(...any) error }) (row, error) {
@@ -68,9 +69,8 @@ func scanRow(r interface{ Scan(...any) error }) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	if copy(e.Leaf[:], leaf) != len(e.Leaf) {
-		return row{}, fault.New(fault.Verification, "event %s has a leaf of %d bytes", e.ID, len(leaf))
-	}
+	copy(e.Leaf[:], leaf)
+	e.badLeaf = len(leaf) != len(e.Leaf) // an error of this event, not of the page it is on
 	return e, nil
 }
 
@@ -79,6 +79,9 @@ func scanRows(r *db.Rows) (row, error) { return scanRow(r) }
 // open decrypts the payload and holds it against the leaf.
 func (l *Log) open(r row) (Event, error) {
 	e := r.Event
+	if r.badLeaf {
+		return Event{}, fault.New(fault.Verification, "event %s has a leaf of another length", e.ID)
+	}
 	if r.sealed == nil {
 		e.Erased = true
 		return e, nil

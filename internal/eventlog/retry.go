@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -138,14 +139,20 @@ func (r *reader) behind(ctx context.Context, b blockedStream, upTo int64) (rows 
 
 // failed records the failure of one event: its stream is blocked until the time
 // returned, or, after the last retry, the event is a dead letter and 0 is
-// returned: its stream goes on.
+// returned: its stream goes on. If the store took the transaction with it, that
+// is the error, and nothing is recorded.
 func (r *reader) failed(ctx context.Context, tx *db.Tx, e Event, attempts int64, failure error) (next int64, err error) {
 	if attempts > int64(len(r.log.retries)) {
-		return 0, r.bury(ctx, tx, e, attempts, failure)
+		err = r.bury(ctx, tx, e, attempts, failure)
+	} else {
+		next = tx.Now() + r.log.retries[attempts-1].Microseconds()
+		err = r.block(ctx, tx, blockedStream{stream: e.Stream, from: e.Position, attempts: attempts}, next, failure)
+		r.log.log.Warn("handler failed", "subscription", r.sub.Name, "event", e.ID, "stream", e.Stream, "attempts", attempts, "error", failure)
 	}
-	next = tx.Now() + r.log.retries[attempts-1].Microseconds()
-	r.log.log.Warn("handler failed", "subscription", r.sub.Name, "event", e.ID, "stream", e.Stream, "attempts", attempts, "error", failure)
-	return next, r.block(ctx, tx, blockedStream{stream: e.Stream, from: e.Position, attempts: attempts}, next, failure)
+	if err != nil && fault.Is(failure, fault.Unavailable) {
+		err = fmt.Errorf("handle event %s: %w", e.ID, failure)
+	}
+	return next, err
 }
 
 func (r *reader) block(ctx context.Context, tx *db.Tx, b blockedStream, next int64, why error) error {

@@ -313,10 +313,14 @@ func TestUnreadableEventBlocksOnlyItsStream(t *testing.T) {
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
 		r := open(t, newLog(t, l.db), Subscription{Name: "s", Handle: j.handle("s")}) // with nothing in memory
-		must(t, l, ev("1", "a"), ev("x", "x"), ev("2", "a"))
+		must(t, l, ev("1", "a"), ev("x", "x"), ev("y", "y"), ev("z", "z"), ev("2", "a"))
 		err := l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.Exec(ctx, `UPDATE events SET actor = 'somebody else' WHERE id = 'x'`)
-			return err
+			for id, column := range map[string]string{"x": "actor = 'somebody else'", "y": "data = leaf", "z": "leaf = data"} {
+				if _, err := tx.Exec(ctx, `UPDATE events SET `+column+` WHERE id = $1`, id); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -325,10 +329,39 @@ func TestUnreadableEventBlocksOnlyItsStream(t *testing.T) {
 		if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2"}) {
 			t.Errorf("handled %v", got)
 		}
-		if s := stored(t, l, "s"); s.Blocked != 1 {
+		if s := stored(t, l, "s"); s.Blocked != 3 || s.Position != 5 {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// A lost connection is the store's failure: it blocks nothing and is tried again.
+func TestLostConnectionCountsAgainstNoEvent(t *testing.T) {
+	t.Parallel()
+	l := newLog(t, dbtest.Postgres(t))
+	var j journal
+	note, broken := j.handle("s"), true
+	r := open(t, l, Subscription{Name: "s", Handle: func(ctx context.Context, tx *db.Tx, e Event) error {
+		if e.ID == "2" && broken {
+			var gone bool
+			return tx.QueryRow(ctx, `SELECT pg_terminate_backend(pg_backend_pid())`).Scan(&gone)
+		}
+		return note(ctx, tx, e)
+	}})
+	must(t, l, ev("1", "a"), ev("2", "b"), ev("3", "a"))
+	for range 3 {
+		if _, err := r.runOnce(t.Context()); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("while broken: %v", err)
+		}
+	}
+	if s := stored(t, l, "s"); s.Blocked != 0 || s.Position != 0 {
+		t.Errorf("%+v", s)
+	}
+	broken = false
+	run(t, r)
+	if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2", "3"}) {
+		t.Errorf("handled %v", got)
+	}
 }
 
 func TestEventsNobodyChoseMoveThePositionLazily(t *testing.T) {

@@ -1,0 +1,26 @@
+package eventlog
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// Last returns the newest event of a kind in a stream; NotFound if there is none.
+func (l *Log) Last(ctx context.Context, stream, kind string) (Event, error) {
+	var r row
+	err := l.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		r, err = scanRow(q.QueryRow(ctx, `SELECT `+columns+` FROM events WHERE stream = $1 AND kind = $2 ORDER BY version DESC LIMIT 1`, stream, kind))
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return Event{}, fault.New(fault.NotFound, "stream %s has no %s", stream, kind)
+	}
+	if err != nil {
+		return Event{}, err
+	}
+	return l.open(r)
+}
