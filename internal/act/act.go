@@ -72,6 +72,7 @@ type call struct {
 	summary string
 	decided policy.Decision
 	permit  *policy.Input
+	apr     string // the approval the call needed, if it did
 }
 
 // Call makes one call as a step of r and returns what it came to. If the step is
@@ -79,20 +80,38 @@ type call struct {
 // (the run parks, stops or was taken over) and the caller returns it; a failure or
 // refusal of the call is in the Result.
 func (a *Act) Call(ctx context.Context, r *run.Run, c Call) (Result, error) {
-	if s, ok := r.Recorded(c.Step); ok && s.State != run.Open {
-		return recorded(s)
+	s, begun := r.Recorded(c.Step)
+	if begun && s.State != run.Open {
+		return recorded(r, s)
 	}
 	k, err := a.prepare(r, c)
-	_, begun := r.Recorded(c.Step) // it was allowed and begun before a crash
 	switch {
-	case err != nil && begun:
-		return a.lost(ctx, k, err)
+	case begun:
+		return a.resume(ctx, k, s, err)
 	case err != nil:
 		return a.refuse(ctx, k, err)
-	case begun:
-		return a.execute(ctx, k, "")
 	}
 	return a.decide(ctx, k)
+}
+
+// resume goes on with a call that was allowed and begun before a crash.
+func (a *Act) resume(ctx context.Context, k *call, s run.Step, err error) (Result, error) {
+	if err == nil && !bytes.Equal(s.InputMAC, k.mac) {
+		err = fault.New(fault.Conflict, "the step was begun with another call")
+	}
+	if err != nil {
+		return a.lost(ctx, k, err)
+	}
+	if k.apr == "" {
+		apr, found, err := a.findApproval(ctx, k)
+		if err != nil {
+			return Result{}, err
+		}
+		if found {
+			k.apr = apr.ID
+		}
+	}
+	return a.execute(ctx, k, false)
 }
 
 // decide is stage 4.
@@ -111,18 +130,24 @@ func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
 	case policy.Ask:
 		return a.ask(ctx, k)
 	}
-	return a.execute(ctx, k, "")
+	return a.execute(ctx, k, false)
 }
 
-func recorded(s run.Step) (Result, error) {
+func recorded(r *run.Run, s run.Step) (Result, error) {
 	var res Result
+	if err := r.InDoubt(s.Name); err != nil {
+		return res, err
+	}
 	if len(s.Result) > 0 {
 		err := json.Unmarshal(s.Result, &res)
 		return res, err
 	}
-	// Interrupted: there was no chance to write a result.
+	// Settled by a person or by a cancellation: there was no result to write.
 	res = Result{Status: Unclear, Text: s.Error, Class: s.ErrorClass}
-	if s.State == run.Errored {
+	switch s.State {
+	case run.Done:
+		res = Result{Status: OK, Text: "done, as a person says; its result was not recorded"}
+	case run.Errored:
 		res.Status = Failed
 	}
 	return res, nil
@@ -157,7 +182,7 @@ func (a *Act) prepare(r *run.Run, c Call) (*call, error) {
 // what it was: nobody can tell what became of it.
 func (a *Act) lost(ctx context.Context, k *call, cause error) (Result, error) {
 	k.def.Repeat, k.def.Kind, k.def.ReadOnly = tool.AtMostOnce, tool.Effect, false
-	res, err := a.execute(ctx, k, "")
+	res, err := a.execute(ctx, k, false)
 	if err == nil {
 		a.Logger.Warn("an interrupted call cannot be resumed", "tool", k.Tool, "run", k.run.ID(), "error", cause)
 	}
@@ -167,28 +192,26 @@ func (a *Act) lost(ctx context.Context, k *call, cause error) (Result, error) {
 // CallApproved makes the call an approval was given for, in a run of its own: the
 // turn that asked has ended. Everything but the question is as in Call.
 func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval.Approval) (Result, error) {
-	if s, ok := r.Recorded(c.Step); ok && s.State != run.Open {
-		return recorded(s)
+	s, begun := r.Recorded(c.Step)
+	if begun && s.State != run.Open {
+		return recorded(r, s)
 	}
 	k, err := a.prepare(r, c)
-	_, begun := r.Recorded(c.Step)
+	k.apr = apr.ID
 	switch {
-	case err != nil && begun:
-		return a.lost(ctx, k, err)
+	case begun:
+		return a.resume(ctx, k, s, err)
 	case err != nil:
 		return a.refuse(ctx, k, err)
 	case !bytes.Equal(k.bind(apr.Run, apr.Step), apr.CallHash):
 		return a.refuse(ctx, k, fault.New(fault.Denied, "the tool or the call has changed since it was approved"))
 	}
 	k.hash = apr.CallHash
-	if begun {
-		return a.execute(ctx, k, apr.ID)
-	}
 	k.permit = a.policyInput(k)
 	if k.decided = policy.Decide(k.permit); k.decided.Effect == policy.Deny {
 		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed any more: %s", k.decided))
 	}
-	return a.execute(ctx, k, apr.ID)
+	return a.execute(ctx, k, true)
 }
 
 // bind is what an approval is bound to: any change makes it another call.
@@ -226,7 +249,7 @@ func (a *Act) deniedBefore(k *call) bool {
 			return false
 		}
 		var res Result
-		return json.Unmarshal(s.Result, &res) == nil && res.Approval != "" && res.Status == Refused
+		return json.Unmarshal(s.Result, &res) == nil && res.Approval != "" && res.Status == Refused && res.Class == fault.Denied
 	})
 }
 
@@ -247,14 +270,15 @@ func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
 	}
 	switch apr.State {
 	case approval.Approved:
-		return a.execute(ctx, k, apr.ID)
+		k.apr = apr.ID
+		return a.execute(ctx, k, true)
 	case approval.Pending:
 		return a.leave(ctx, k, apr)
 	case approval.Denied:
 		res := refusal(k.Tool, fault.New(fault.Denied, "%s refused this call%s", apr.Resolver, noted(apr.Note)))
 		return a.record(ctx, k, res, apr.ID, nil)
 	default:
-		res := refusal(k.Tool, fault.New(fault.Denied, "nobody approved this call before the question expired"))
+		res := refusal(k.Tool, fault.New(fault.Timeout, "nobody approved this call before the question expired"))
 		return a.record(ctx, k, res, apr.ID, nil)
 	}
 }
@@ -288,7 +312,11 @@ func (a *Act) park(ctx context.Context, k *call, apr approval.Approval) (approva
 	if ask.ID == "" {
 		ask.ID = a.Approvals.NewID()
 	}
-	err := k.run.Park(ctx, run.ForApproval, ask.ID, a.DB.Time()+a.Approvals.Hold().Microseconds(), func(ctx context.Context, tx *db.Tx) (bool, error) {
+	until := apr.HoldUntil
+	if until == 0 {
+		until = a.DB.Time() + a.Approvals.Hold().Microseconds()
+	}
+	err := k.run.Park(ctx, run.ForApproval, ask.ID, until, func(ctx context.Context, tx *db.Tx) (bool, error) {
 		var err error
 		apr, err = a.Approvals.AskTx(ctx, tx, ask)
 		return apr.State != approval.Pending, err
@@ -296,14 +324,25 @@ func (a *Act) park(ctx context.Context, k *call, apr approval.Approval) (approva
 	return apr, err
 }
 
+// errDecided says that the decision came while the wait for it was being ended.
+var errDecided = errors.New("the question was decided meanwhile")
+
 // leave ends the wait: the turn ends without the call, which becomes a run of its
 // own if a person approves it later.
 func (a *Act) leave(ctx context.Context, k *call, apr approval.Approval) (Result, error) {
 	res := refusal(k.Tool, fault.New(fault.Waiting, "parked for review as %s and not done; do not rely on it having happened", apr.ID))
 	res.Status = Parked
-	return a.record(ctx, k, res, apr.ID, func(ctx context.Context, tx *db.Tx) error {
-		return a.Approvals.DetachTx(ctx, tx, apr.ID)
+	res, err := a.record(ctx, k, res, apr.ID, func(ctx context.Context, tx *db.Tx) error {
+		err := a.Approvals.DetachTx(ctx, tx, apr.ID)
+		if fault.Is(err, fault.Conflict) {
+			return errDecided
+		}
+		return err
 	})
+	if errors.Is(err, errDecided) {
+		return a.ask(ctx, k)
+	}
+	return res, err
 }
 
 func scopeTexts(list []scope.Scope) []string {
@@ -332,9 +371,9 @@ func (a *Act) refuse(ctx context.Context, k *call, cause error) (Result, error) 
 
 // record is the exit of every call that was not made: one commit with its audit.
 func (a *Act) record(ctx context.Context, k *call, res Result, aprID string, extra func(context.Context, *db.Tx) error) (Result, error) {
+	k.apr = aprID
 	k.fill(&res)
-	res.Approval = aprID
-	single := a.refusals.count(k)
+	single := a.refusals.count(k) || aprID != "" // what a person was asked is never only counted
 	spec := run.StepSpec{Name: k.Step, Kind: "tool", InputMAC: k.mac, OnClose: func(ctx context.Context, tx *db.Tx, o *run.Outcome) error {
 		if extra != nil {
 			if err := extra(ctx, tx); err != nil {
@@ -357,7 +396,9 @@ func (a *Act) record(ctx context.Context, k *call, res Result, aprID string, ext
 }
 
 func (k *call) fill(res *Result) {
+	res.Subject = k.Authority.Subject
 	res.Summary, res.Scopes, res.Decision, res.Reasons = k.summary, scopeTexts(k.scopes), k.decided.Effect.String(), k.decided.Reasons
+	res.Approval = k.apr
 	if k.permit == nil {
 		res.Decision = ""
 	}

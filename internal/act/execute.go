@@ -14,22 +14,37 @@ import (
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
-// execute is stages 6 to 10 of a call that may be made. aprID is the approval it
-// uses up, if it needed one.
-func (a *Act) execute(ctx context.Context, k *call, aprID string) (Result, error) {
-	if k.def.Kind == tool.Local {
-		return a.executeLocal(ctx, k, aprID)
+// approvalGone is an approval that turned out not to be good at the last moment.
+type approvalGone struct{ error }
+
+func (e approvalGone) Unwrap() error { return e.error }
+
+// execute is stages 6 to 10 of a call that may be made. approved says that it uses
+// up the approval k.apr.
+func (a *Act) execute(ctx context.Context, k *call, approved bool) (res Result, err error) {
+	switch {
+	case k.def.Kind == tool.Local:
+		res, err = a.executeLocal(ctx, k, approved)
+	case a.Abandoned() >= maxAbandoned && !k.def.ReadOnly:
+		err = fault.New(fault.Unavailable, "%d calls ignore their timeout; no new effect is begun until they end", maxAbandoned)
+		return a.refuse(ctx, k, err)
+	default:
+		res, err = a.executeEffect(ctx, k, approved)
 	}
-	if a.Abandoned() >= maxAbandoned && !k.def.ReadOnly {
-		return a.refuse(ctx, k, fault.New(fault.Unavailable, "%d calls ignore their timeout; no new effect is begun until they end", maxAbandoned))
+	if gone, ok := errors.AsType[approvalGone](err); ok {
+		return a.record(ctx, k, refusal(k.Tool, gone.error), k.apr, nil)
 	}
+	return res, err
+}
+
+func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result, error) {
 	var res Result
 	var out tool.Output
 	spec := run.StepSpec{
 		Name: k.Step, Kind: "tool", InputMAC: k.mac, Timeout: k.def.Timeout + heedTime, Policy: a.policyOf(k, &res),
-		Lazy: k.def.ReadOnly && aprID == "",
+		Lazy: k.def.ReadOnly && k.apr == "",
 		OnOpen: func(ctx context.Context, tx *db.Tx) error {
-			if err := a.useApproval(ctx, tx, aprID, k); err != nil {
+			if err := a.useApproval(ctx, tx, k, approved); err != nil {
 				return err
 			}
 			if err := a.called(ctx, tx, k); err != nil {
@@ -43,11 +58,10 @@ func (a *Act) execute(ctx context.Context, k *call, aprID string) (Result, error
 				res = Result{Status: Unclear, Tool: k.Tool, Text: o.Err.Error(), Class: fault.Unknown}
 			}
 			k.fill(&res)
-			res.Approval = aprID
 			return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
 		},
 	}
-	if spec.Policy.Kind == run.Repeatable && aprID != "" {
+	if spec.Policy.Kind == run.Repeatable && k.apr != "" {
 		spec.Policy.Kind = run.Noted // the approval is used up by the intent's commit
 	}
 	_, err := k.run.Do(ctx, spec, func(ctx context.Context) run.Outcome {
@@ -82,7 +96,7 @@ func (a *Act) probe(ctx context.Context, k *call, res *Result) (run.Probe, run.O
 	}
 	switch found.State {
 	case tool.Done:
-		*res = a.result(ctx, k, found.Output, nil)
+		*res = a.guarded(ctx, k, found.Output, nil)
 		return run.Happened, outcomeOf(*res, found.Output)
 	case tool.NotDone:
 		return run.DidNotHappen, run.Outcome{}
@@ -90,11 +104,16 @@ func (a *Act) probe(ctx context.Context, k *call, res *Result) (run.Probe, run.O
 	return run.CannotTell, run.Outcome{}
 }
 
-func (a *Act) useApproval(ctx context.Context, tx *db.Tx, id string, k *call) error {
-	if id == "" {
+func (a *Act) useApproval(ctx context.Context, tx *db.Tx, k *call, approved bool) error {
+	if !approved {
 		return nil
 	}
-	return a.Approvals.UseTx(ctx, tx, id, k.hash)
+	err := a.Approvals.UseTx(ctx, tx, k.apr, k.hash)
+	switch fault.ClassOf(err) {
+	case fault.Denied, fault.Conflict, fault.Waiting, fault.NotFound:
+		return approvalGone{err}
+	}
+	return err
 }
 
 // calledData is the payload of tool.called and tool.result.
@@ -141,18 +160,20 @@ func (a *Act) closed(ctx context.Context, tx *db.Tx, k *call, res Result, cost i
 }
 
 // executeLocal makes a call whose work is rows, inside the commit of its outcome.
-func (a *Act) executeLocal(ctx context.Context, k *call, aprID string) (Result, error) {
+// A failure rolls back the tool's rows; the approval is used up either way.
+func (a *Act) executeLocal(ctx context.Context, k *call, approved bool) (Result, error) {
 	var res Result
+	var out tool.Output
 	spec := run.StepSpec{Name: k.Step, Kind: "tool", InputMAC: k.mac, OnClose: func(ctx context.Context, tx *db.Tx, o *run.Outcome) error {
-		return a.closed(ctx, tx, k, res, 0, o)
+		if err := a.useApproval(ctx, tx, k, approved); err != nil {
+			return err
+		}
+		return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
 	}}
 	_, err := k.run.DoTx(ctx, spec, func(ctx context.Context, tx *db.Tx) run.Outcome {
 		begun := time.Now()
-		var out tool.Output
-		err := a.useApproval(ctx, tx, aprID, k)
-		if err == nil {
-			out, err = a.Invoker.Call(ctx, k.Tool, a.invocation(k, tx))
-		}
+		var err error
+		out, err = a.Invoker.Call(ctx, k.Tool, a.invocation(k, tx))
 		if err == nil && out.Reader != nil {
 			err = errors.Join(fault.New(fault.Internal, "%s is local and returned a stream", k.Tool), out.Reader.Close())
 		}
@@ -231,7 +252,7 @@ func (a *Act) perform(ctx context.Context, k *call) (Result, tool.Output) {
 	go func() {
 		defer cancel()
 		out, err := a.Invoker.Call(ctx, k.Tool, a.invocation(k, nil))
-		res := a.result(ctx, k, out, err)
+		res := a.guarded(ctx, k, out, err)
 		res.TookUS = time.Since(begun).Microseconds()
 		done <- answer{res, out}
 	}()

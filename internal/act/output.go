@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
@@ -20,6 +21,23 @@ const tailText = 4 << 10
 // clean makes text fit for a model and a row: valid, visible, not too long.
 func clean(text string) (string, bool) {
 	return guard.CutText(guard.CleanText(text), MaxText)
+}
+
+// guarded is result for a stream that may panic: it is the tool's code.
+func (a *Act) guarded(ctx context.Context, k *call, out tool.Output, err error) (res Result) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		a.Logger.Error("a tool's output panicked", "tool", k.Tool, "run", k.run.ID(), "panic", p, "stack", string(debug.Stack()))
+		class := fault.Unknown
+		if k.def.ReadOnly {
+			class = fault.Internal
+		}
+		res = failure(k, fault.New(class, "the output of %s panicked: %v", k.Tool, p))
+	}()
+	return a.result(ctx, k, out, err)
 }
 
 // result turns a handler's answer into a Result: output bounds and the blob.
@@ -95,12 +113,24 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 
 func (t *tailBuffer) bytes() []byte { return t.b[max(0, len(t.b)-tailText):] }
 
-// timedOut names the limit where a call failed because its time was over.
+// timedOut names the limit where a call failed because its time was over. A bare
+// error of the context from a tool with an effect does not say whether it had it.
 func timedOut(ctx context.Context, k *call, err error) error {
-	if !errors.Is(context.Cause(ctx), errAbandoned) || fault.Is(err, fault.Unknown) {
+	if ctx.Err() == nil || fault.Is(err, fault.Unknown) {
 		return err
 	}
-	return fault.New(fault.Timeout, "%s did not end within %s: %w", k.Tool, k.def.Timeout, err)
+	why := "was cancelled"
+	if errors.Is(context.Cause(ctx), errAbandoned) {
+		why = "did not end within " + k.def.Timeout.String()
+	}
+	_, told := errors.AsType[*fault.Error](err)
+	switch {
+	case !told && !k.def.ReadOnly && k.def.Repeat != tool.Repeatable:
+		return fault.New(fault.Unknown, "%s %s, so its outcome is unknown; do not repeat it: %w", k.Tool, why, err)
+	case errors.Is(context.Cause(ctx), errAbandoned):
+		return fault.New(fault.Timeout, "%s %s: %w", k.Tool, why, err)
+	}
+	return err
 }
 
 // permitter decides on a scope that showed itself during the call, such as the

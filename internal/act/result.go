@@ -53,6 +53,7 @@ const (
 type Result struct {
 	Status   Status          `json:"status"`
 	Tool     string          `json:"tool"`
+	Subject  string          `json:"subject,omitempty"`
 	Summary  string          `json:"summary,omitempty"`
 	Text     string          `json:"text"`           // for the model, at most MaxText bytes
 	Blob     string          `json:"blob,omitempty"` // handle of the whole output if Text is not all of it

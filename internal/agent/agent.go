@@ -164,3 +164,17 @@ func (a *Agents) authority(in TurnInput) *act.Authority {
 		Tier: in.Tier, Autonomy: i.Autonomy,
 	}
 }
+
+// PolicyFor is the decision of the default agent about a tool as a whole, nil if
+// what the tool needs depends on its input.
+func (a *Agents) PolicyFor(d tool.Definition) *policy.Input {
+	scopes, err := d.Scopes([]byte("{}"))
+	if err != nil {
+		return nil
+	}
+	au := a.authority(TurnInput{Agent: Default, Tier: policy.Trusted})
+	return &policy.Input{
+		Subject: au.Subject, Tool: policy.ToolFacts{Name: d.Name, Irreversible: d.Irreversible}, Scopes: scopes,
+		Grants: au.Grants, Role: au.Role, Tier: au.Tier, Autonomy: au.Autonomy,
+	}
+}

@@ -113,7 +113,7 @@ func (a *Agents) Decided(ctx context.Context, tx *db.Tx, apr approval.Approval) 
 		return nil
 	}
 	_, err := a.Runs.StartTx(ctx, tx, run.Spec{
-		ID: callRun(apr), Kind: CallKind, Name: apr.Tool, Definition: apr.ToolDigest, Cause: apr.ID, Actor: apr.Resolver,
+		ID: CallRun(apr), Kind: CallKind, Name: apr.Tool, Definition: apr.ToolDigest, Cause: apr.ID, Actor: apr.Resolver,
 		Parent: apr.Run, Input: CallInput{Approval: apr.ID},
 	})
 	return err

@@ -141,3 +141,14 @@ func (a *Agents) MailboxOf(ctx context.Context, q db.Q, conversation string) (m 
 	}
 	return m, err
 }
+
+// Messages is how many entries the history has since the last reset.
+func (c Conversation) Messages() int64 { return c.seq - c.historyFrom }
+
+// CountConversations is how many there are.
+func (a *Agents) CountConversations(ctx context.Context) (n int64, err error) {
+	err = a.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		return q.QueryRow(ctx, "SELECT count(*) FROM conversations").Scan(&n)
+	})
+	return n, err
+}

@@ -204,9 +204,11 @@ func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv 
 
 // replyTx queues a message to the conversation, one for each (cause, ordinal).
 func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, cause string, ordinal int, text string) error {
-	return a.Outbox.AppendTx(ctx, tx, outbox.Item{
-		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.key(), Cause: cause, Ordinal: ordinal, Body: text,
+	_, err := a.Outbox.AppendTx(ctx, tx, outbox.Message{
+		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.Chat, Run: cause, Ordinal: ordinal, Text: text,
+		ChatName: conv.Title,
 	})
+	return err
 }
 
 // SayTx queues a message of ombud's own to a conversation, such as a reminder.

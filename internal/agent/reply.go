@@ -111,7 +111,8 @@ type CallInput struct {
 	Approval string `json:"approval"`
 }
 
-func callRun(apr approval.Approval) string { return "run_" + apr.ID[len("apr_"):] }
+// CallRun is the id of the run that makes a detached call once it is approved.
+func CallRun(apr approval.Approval) string { return "run_" + apr.ID[len("apr_"):] }
 
 // approvedCall makes the one call a person approved after its turn had ended.
 func (a *Agents) approvedCall(ctx context.Context, r *run.Run) ([]byte, error) {

@@ -58,7 +58,8 @@ func Migrations() ([]Migration, error) {
 // names there, PostgreSQL's own here.
 func render(text string, postgres bool) []string {
 	if postgres {
-		text = strings.ReplaceAll(text, ") /*strict*/;", ");")
+		// Byte order, as SQLite has it, and not that of the server's language.
+		text = strings.NewReplacer(") /*strict*/;", ");", " TEXT", ` TEXT COLLATE "C"`).Replace(text)
 	} else {
 		text = strings.NewReplacer(") /*strict*/;", ") STRICT;", " BIGINT", " INTEGER", " BYTEA", " BLOB").Replace(text)
 	}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/ombud-run/ombud/internal/daemon"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+// roof is what main runs with.
+func roof() Roof {
+	return Roof{
+		Up: func(ctx context.Context, o UpOptions) error {
+			opts := options(o.Place)
+			opts.Logger, opts.Version, opts.Auto, opts.Ready = o.Logger, o.Version, o.Auto, o.Ready
+			return daemon.Run(ctx, opts)
+		},
+		VerifyAudit: func(ctx context.Context, p Place) (wire.AuditVerifyResult, error) {
+			return daemon.VerifyAudit(ctx, options(p))
+		},
+		ExportAudit: func(ctx context.Context, p Place, line func(wire.AuditLine) error) (wire.AuditExportResult, error) {
+			return daemon.ExportAudit(ctx, options(p), line)
+		},
+		VerifyAuditFile: daemon.VerifyAuditFile,
+		CheckStore: func(ctx context.Context, p Place) []wire.Check {
+			return daemon.CheckStore(ctx, options(p))
+		},
+	}
+}
+
+func options(p Place) daemon.Options {
+	return daemon.Options{Instance: p.Instance, Config: p.Config, Environment: p.Environment}
+}

@@ -1,0 +1,191 @@
+// Package daemon puts the parts together and runs them. It is the only package
+// that knows all of them, and it holds no rules of its own.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/blob"
+	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/instance"
+	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/memory"
+	"github.com/ombud-run/ombud/internal/model"
+	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/tool"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// Options says what to run.
+type Options struct {
+	Instance    instance.Instance
+	Config      *config.Loaded
+	Environment config.Environment
+	Logger      *slog.Logger
+	Version     string
+	Auto        bool   // a command started it by itself
+	Ready       func() // called once, when clients can connect
+}
+
+// stopGrace is how long a stop waits for what is under way.
+const stopGrace = 15 * time.Second
+
+// Run runs a daemon until ctx ends or a client stops it. Errors: Running if another
+// one has the instance, Config, Verification if the store cannot be trusted, or
+// what kept a part from starting.
+func Run(ctx context.Context, o Options) (err error) {
+	d, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err := d.start(ctx); err != nil {
+		return err
+	}
+	if o.Ready != nil {
+		o.Ready()
+	}
+	select {
+	case <-ctx.Done():
+		o.Logger.Info("stopping: a signal")
+	case <-d.asked:
+		o.Logger.Info("stopping: asked by a client")
+	}
+	return nil
+}
+
+// Daemon is every part, constructed.
+type Daemon struct {
+	o         Options
+	log       *slog.Logger
+	db        *db.DB
+	vault     *vault.Vault
+	events    *eventlog.Log
+	audit     *audit.Audit
+	blobs     *blob.Store
+	budget    *budget.Budget
+	tools     *tool.Registry
+	roles     *policy.Roles
+	approvals *approval.Approvals
+	act       *act.Act
+	runs      *run.Engine
+	memory    *memory.Memory
+	outbox    *outbox.Outbox
+	agents    *agent.Agents
+	models    *models
+	prices    *model.Catalog
+	server    *ipc.Server
+
+	began   time.Time
+	asked   chan struct{} // closed when a client asks the daemon to stop
+	askOnce sync.Once
+	stops   []func(context.Context) error // in the order of the starts
+	loops   sync.WaitGroup
+	quit    context.CancelFunc
+}
+
+// start starts the parts in order and undoes it all if one fails (by close).
+func (d *Daemon) start(ctx context.Context) error {
+	type part struct {
+		name  string
+		start func(context.Context) error
+		stop  func(context.Context) error
+	}
+	plain := func(f func()) func(context.Context) error {
+		return func(context.Context) error { f(); return nil }
+	}
+	for _, p := range []part{
+		{"audit", d.audit.Start, d.audit.Stop},
+		{"act", nil, d.act.Stop},
+		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
+		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
+		{"runs", d.runs.Open, d.runs.Stop},
+		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
+		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
+		{"socket", d.server.Start, d.server.Stop},
+	} {
+		if p.start != nil {
+			if err := p.start(ctx); err != nil {
+				return err
+			}
+		}
+		d.stops = append(d.stops, p.stop)
+	}
+	d.log.Info("ready", "pid", os.Getpid(), "instance", d.o.Instance.Name, "store", d.db.Kind(),
+		"ms", time.Since(d.began).Milliseconds(), "model", d.models.main.why)
+	return nil
+}
+
+// close stops what was started, the last first, and closes the store.
+func (d *Daemon) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
+	defer cancel()
+	var errs []error
+	for i := len(d.stops) - 1; i >= 0; i-- {
+		errs = append(errs, d.stops[i](ctx))
+	}
+	d.models.close()
+	errs = append(errs, d.db.Close())
+	return errors.Join(errs...)
+}
+
+// ask makes Run return.
+func (d *Daemon) ask() { d.askOnce.Do(func() { close(d.asked) }) }
+
+// startUpkeep begins what is done now and then.
+func (d *Daemon) startUpkeep(context.Context) error {
+	ctx, quit := context.WithCancel(context.Background())
+	d.quit = quit
+	clock := d.events.WatchClock(eventlog.Clocks())
+	d.every(ctx, "look at the clock", 5*time.Second, func(ctx context.Context) error {
+		_, err := clock.RunOnce(ctx)
+		return err
+	})
+	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
+	d.every(ctx, "forget old dedupe keys", time.Hour, func(ctx context.Context) error {
+		_, err := d.agents.PruneInbound(ctx, d.db.Time())
+		return err
+	})
+	d.every(ctx, "sweep blobs", time.Hour, func(ctx context.Context) error {
+		_, err := d.blobs.Sweep(ctx)
+		return err
+	})
+	return nil
+}
+
+func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {
+	d.loops.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				d.log.Warn(what, "error", err)
+			}
+		}
+	})
+}
+
+func (d *Daemon) stopUpkeep() {
+	d.quit()
+	d.loops.Wait()
+}
+

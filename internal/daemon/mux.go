@@ -1,0 +1,314 @@
+package daemon
+
+import (
+	"context"
+	"os"
+
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/logfile"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+// mux is every method a front end can call.
+func (d *Daemon) mux() *ipc.Mux {
+	m := ipc.NewMux()
+	ipc.Handle(m, wire.SystemPing, func(context.Context, wire.Empty) (wire.Pong, error) {
+		return wire.Pong{At: d.db.Time()}, nil
+	})
+	ipc.Handle(m, wire.SystemStatus, d.status)
+	ipc.Handle(m, wire.SystemStop, func(context.Context, wire.Empty) (wire.StopResult, error) {
+		d.ask()
+		return wire.StopResult{PID: os.Getpid()}, nil
+	})
+	ipc.Handle(m, wire.MessageSend, d.messageSend)
+	ipc.HandleStream(m, wire.TurnWatch, d.turnWatch)
+	ipc.Handle(m, wire.TurnCancel, d.turnCancel)
+	ipc.Handle(m, wire.EventsList, d.eventsList)
+	ipc.HandleStream(m, wire.EventsTail, d.eventsTail)
+	ipc.Handle(m, wire.RunsList, d.runsList)
+	ipc.Handle(m, wire.RunsGet, d.runsGet)
+	ipc.Handle(m, wire.RunsResolve, d.runsResolve)
+	ipc.Handle(m, wire.RunsVerify, d.runsVerify)
+	ipc.Handle(m, wire.Explain, d.explain)
+	ipc.Handle(m, wire.AuditVerify, func(ctx context.Context, _ wire.Empty) (wire.AuditVerifyResult, error) {
+		return verifyAudit(ctx, d.db, d.vault, d.runs)
+	})
+	ipc.HandleStream(m, wire.AuditExport, func(ctx context.Context, _ wire.Empty, send func(wire.AuditLine) error) (wire.AuditExportResult, error) {
+		return exportAudit(ctx, d.audit, d.vault, send)
+	})
+	ipc.Handle(m, wire.CostReport, d.costReport)
+	ipc.Handle(m, wire.ApprovalsList, d.approvalsList)
+	ipc.Handle(m, wire.ApprovalsResolve, d.approvalsResolve)
+	ipc.Handle(m, wire.DLQList, d.dlqList)
+	ipc.Handle(m, wire.DLQReplay, d.dlqReplay)
+	ipc.Handle(m, wire.ConversationsList, d.conversationsList)
+	ipc.Handle(m, wire.ConversationsReset, d.conversationsReset)
+	ipc.Handle(m, wire.MemoryList, d.memoryList)
+	ipc.Handle(m, wire.MemorySearch, d.memorySearch)
+	ipc.Handle(m, wire.ToolsList, d.toolsList)
+	ipc.HandleStream(m, wire.LogsTail, func(ctx context.Context, req wire.LogsTailRequest, send func(wire.LogLine) error) (wire.Empty, error) {
+		return wire.Empty{}, logfile.Read(ctx, d.o.Instance.LogFile(), req, send)
+	})
+	ipc.Handle(m, wire.DoctorRun, func(ctx context.Context, _ wire.Empty) (wire.DoctorResult, error) {
+		return wire.DoctorResult{Checks: d.doctor(ctx)}, nil
+	})
+	ipc.Handle(m, wire.ConfigExplain, d.configExplain)
+	return m
+}
+
+// mainConversation is where a message goes that names no other.
+const mainConversation = "main"
+
+func named(conversation string) string {
+	if conversation == "" {
+		return mainConversation
+	}
+	return conversation
+}
+
+func (d *Daemon) messageSend(ctx context.Context, req wire.MessageSendRequest) (wire.MessageSendResult, error) {
+	name := named(req.Conversation)
+	address := agent.Local(name)
+	if known, err := d.conversation(ctx, name); err == nil {
+		address, name = known.Address, known.Title
+	}
+	got, err := d.agents.Intake(ctx, agent.Inbound{
+		Address: address, Title: name, Sender: "operator", Text: req.Text, Key: req.Key,
+		Source: label.Operator, Audience: label.OperatorOnly, Tier: policy.Trusted, Control: true,
+	})
+	if err != nil {
+		return wire.MessageSendResult{}, err
+	}
+	out := wire.MessageSendResult{EventID: got.Event, RunID: got.Run, Conversation: got.Conversation, Duplicate: got.Duplicate, Notice: got.Notice}
+	if !req.Wait || got.Run == "" {
+		return out, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	gone := ipc.Gone(ctx)
+	go func() { // ends with the call
+		select {
+		case <-gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	rec, err := d.runs.Wait(ctx, got.Run)
+	if err != nil {
+		return out, err
+	}
+	res, err := d.turnResult(ctx, rec)
+	out.Result = &res
+	return out, err
+}
+
+func (d *Daemon) conversation(ctx context.Context, idOrName string) (c agent.Conversation, err error) {
+	err = d.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		c, err = d.agents.Conversation(ctx, q, idOrName)
+		return err
+	})
+	return c, err
+}
+
+func (d *Daemon) turnCancel(ctx context.Context, req wire.TurnCancelRequest) (wire.TurnCancelResult, error) {
+	err := d.runs.Cancel(ctx, req.RunID, "operator", "cancelled by the operator")
+	moved := err == nil
+	if fault.Is(err, fault.Conflict) {
+		err = nil
+	}
+	if err != nil {
+		return wire.TurnCancelResult{}, err
+	}
+	rec, _, err := d.runs.Get(ctx, req.RunID)
+	return wire.TurnCancelResult{RunID: req.RunID, State: string(rec.State), Moved: moved}, err
+}
+
+func (d *Daemon) eventsList(ctx context.Context, req wire.EventsListRequest) (wire.EventsListResult, error) {
+	evs, err := d.readEvents(ctx, req)
+	if err != nil {
+		return wire.EventsListResult{}, err
+	}
+	head, err := d.events.Head(ctx)
+	out := wire.EventsListResult{Next: req.After, Head: head}
+	for _, e := range evs {
+		out.Events = append(out.Events, wireEvent(e))
+		out.Next = e.Position
+	}
+	return out, err
+}
+
+func (d *Daemon) readEvents(ctx context.Context, req wire.EventsListRequest) ([]eventlog.Event, error) {
+	limit := req.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	limit = min(limit, 1000)
+	if req.Stream != "" {
+		return d.streamEvents(ctx, req, limit)
+	}
+	exact, prefixes := splitKinds(req.Kinds)
+	if len(prefixes) == 0 {
+		return d.events.Read(ctx, req.After, limit, eventlog.Filter{Kinds: exact})
+	}
+	var out []eventlog.Event
+	for after := req.After; len(out) < limit; {
+		page, err := d.events.Read(ctx, after, 1000, eventlog.Filter{})
+		if err != nil || len(page) == 0 {
+			return out, err
+		}
+		for _, e := range page {
+			after = e.Position
+			if matchKind(req.Kinds, e.Kind) && len(out) < limit {
+				out = append(out, e)
+			}
+		}
+	}
+	return out, nil
+}
+
+// streamEvents reads one stream; its versions are few, so it is filtered here.
+func (d *Daemon) streamEvents(ctx context.Context, req wire.EventsListRequest, limit int) (out []eventlog.Event, err error) {
+	for version := int64(0); len(out) < limit; {
+		page, err := d.events.Stream(ctx, req.Stream, version, 256)
+		if err != nil || len(page) == 0 {
+			return out, err
+		}
+		for _, e := range page {
+			version = e.Version
+			if e.Position > req.After && matchKind(req.Kinds, e.Kind) && len(out) < limit {
+				out = append(out, e)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (d *Daemon) runsList(ctx context.Context, req wire.RunsListRequest) (wire.RunsListResult, error) {
+	f := run.Filter{State: run.State(req.State), Kind: req.Kind, Limit: req.Limit}
+	if req.Before != "" {
+		rec, _, err := d.runs.Get(ctx, req.Before)
+		if err != nil {
+			return wire.RunsListResult{}, err
+		}
+		f.Before = rec.Seq
+	}
+	if req.State == "live" {
+		f.State, f.Live = "", true
+	}
+	list, err := d.runs.List(ctx, f)
+	var out wire.RunsListResult
+	for _, rec := range list {
+		out.Runs = append(out.Runs, wireRun(rec, nil))
+	}
+	return out, err
+}
+
+func (d *Daemon) runsGet(ctx context.Context, req wire.RunsGetRequest) (wire.RunsGetResult, error) {
+	id, err := d.runs.Find(ctx, req.ID)
+	if err != nil {
+		return wire.RunsGetResult{}, err
+	}
+	rec, steps, err := d.runs.Get(ctx, id)
+	if err != nil {
+		return wire.RunsGetResult{}, err
+	}
+	out := wire.RunsGetResult{Run: wireRun(rec, steps)}
+	out.Steps, err = d.wireSteps(ctx, steps)
+	return out, err
+}
+
+func (d *Daemon) runsResolve(ctx context.Context, req wire.RunsResolveRequest) (wire.RunsResolveResult, error) {
+	if err := d.runs.Resolve(ctx, req.ID, run.Decision(req.Decision), "operator", req.Note); err != nil {
+		return wire.RunsResolveResult{}, err
+	}
+	rec, steps, err := d.runs.Get(ctx, req.ID)
+	return wire.RunsResolveResult{Run: wireRun(rec, steps)}, err
+}
+
+func (d *Daemon) runsVerify(ctx context.Context, _ wire.Empty) (wire.RunsVerifyResult, error) {
+	begun := d.db.Time()
+	rep, err := d.runs.Verify(ctx)
+	out := wire.RunsVerifyResult{Runs: int64(rep.Runs), Steps: int64(rep.Steps), DurationUS: d.db.Time() - begun}
+	if fault.Is(err, fault.Verification) {
+		out.Mismatches, err = []wire.RunMismatch{{What: err.Error()}}, nil
+	}
+	return out, err
+}
+
+func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListRequest) (wire.ApprovalsListResult, error) {
+	f := approval.Filter{State: approval.State(req.State), Limit: req.Limit}
+	switch req.State {
+	case "", "open":
+		f.State = approval.Pending
+	case "all":
+		f.State = ""
+	}
+	list, err := d.approvals.List(ctx, f)
+	var out wire.ApprovalsListResult
+	for _, a := range list {
+		out.Approvals = append(out.Approvals, wireApproval(a))
+	}
+	return out, err
+}
+
+func (d *Daemon) approvalsResolve(ctx context.Context, req wire.ApprovalsResolveRequest) (wire.ApprovalsResolveResult, error) {
+	found, err := d.approvals.Find(ctx, req.ID)
+	if err != nil {
+		return wire.ApprovalsResolveResult{}, err
+	}
+	a, err := d.approvals.Resolve(ctx, found.ID, approval.Decision(req.Decision), "operator", req.Note)
+	if err != nil {
+		return wire.ApprovalsResolveResult{}, err
+	}
+	out := wire.ApprovalsResolveResult{Approval: wireApproval(a), RunID: a.Run}
+	if a.Detached {
+		out.RunID = ""
+		if a.State == approval.Approved {
+			out.RunID = agent.CallRun(a)
+		}
+	}
+	return out, nil
+}
+
+func (d *Daemon) conversationsReset(ctx context.Context, req wire.ConversationsResetRequest) (wire.ConversationsResetResult, error) {
+	c, err := d.conversation(ctx, named(req.Conversation))
+	if err != nil {
+		return wire.ConversationsResetResult{}, err
+	}
+	if err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return d.agents.ResetTx(ctx, tx, c.ID) }); err != nil {
+		return wire.ConversationsResetResult{}, err
+	}
+	if c, err = d.conversation(ctx, c.ID); err != nil {
+		return wire.ConversationsResetResult{}, err
+	}
+	shown, err := d.wireConversation(ctx, c)
+	return wire.ConversationsResetResult{Conversation: shown}, err
+}
+
+func (d *Daemon) conversationsList(ctx context.Context, req wire.ConversationsListRequest) (wire.ConversationsListResult, error) {
+	limit := req.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	list, err := d.agents.Conversations(ctx, min(limit, 1000))
+	if err != nil {
+		return wire.ConversationsListResult{}, err
+	}
+	var out wire.ConversationsListResult
+	for _, c := range list {
+		shown, err := d.wireConversation(ctx, c)
+		if err != nil {
+			return out, err
+		}
+		out.Conversations = append(out.Conversations, shown)
+	}
+	return out, nil
+}

@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/blob"
+	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/channel/local"
+	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/memory"
+	"github.com/ombud-run/ombud/internal/model"
+	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/tool"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// open constructs every part, lowest floor first. Nothing runs yet but the store.
+func open(ctx context.Context, o Options) (_ *Daemon, err error) {
+	d := &Daemon{o: o, log: o.Logger, began: time.Now(), asked: make(chan struct{})}
+	if err := o.Instance.MakeDirs(); err != nil {
+		return nil, err
+	}
+	if d.db, err = db.Open(ctx, storeOptions(o)); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.db.Close())
+		}
+	}()
+	if d.vault, err = openVault(ctx, d.db, o); err != nil {
+		return nil, err
+	}
+	cfg := o.Config.Config
+	d.events = eventlog.NewLog(d.db, d.vault, d.log, eventlog.Options{})
+	kinds := run.NewKinds()
+	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log})
+	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log)
+	d.blobs = blob.New(d.db, d.vault)
+	d.budget = budget.New(d.db, budgetConfig(cfg))
+	d.memory = memory.NewMemory(d.db, d.vault, d.events, memory.Options{})
+	channels := outbox.NewSenders()
+	if err := channels.AddTx(local.Name, local.Channel{}); err != nil {
+		return nil, err
+	}
+	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log})
+	d.approvals = approval.New(d.db, d.vault, d.events, approval.Options{
+		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Logger: d.log,
+		OnResolved: d.resolved,
+	})
+	var invoker *tool.Invoker
+	d.tools, invoker = tool.NewRegistry(d.log)
+	if err := d.addTools(cfg); err != nil {
+		return nil, err
+	}
+	d.act = act.New(act.Deps{
+		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Tools: d.tools, Invoker: invoker,
+		Approvals: d.approvals, Budget: d.budget, Blobs: d.blobs, Logger: d.log,
+	})
+	if d.prices, err = priceTable(cfg); err != nil {
+		return nil, err
+	}
+	if d.models, err = chooseModels(ctx, cfg, o.Environment, d.log); err != nil {
+		return nil, err
+	}
+	if err := d.openAgents(cfg, kinds); err != nil {
+		return nil, err
+	}
+	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid()}, d.mux(), d.log)
+	return d, nil
+}
+
+func storeOptions(o Options) db.Options {
+	dsn := "sqlite:" + o.Instance.StateDB()
+	if pg := o.Config.Config.Store.Postgres; pg.Set() {
+		dsn = pg.Reveal()
+	}
+	return db.Options{
+		DSN: dsn, LockFile: o.Instance.LockFile(), ReserveFile: o.Instance.ReserveFile(), BackupDir: o.Instance.BackupDir(), Logger: o.Logger,
+	}
+}
+
+// openVault opens the key and holds it against the store: a key that is not the
+// one the store was sealed with is refused, and none is made for a store that has
+// one already.
+func openVault(ctx context.Context, store *db.DB, o Options) (*vault.Vault, error) {
+	const key = "vault.public_key"
+	var known string
+	err := store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		known, err = db.Meta(ctx, tx, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(o.Instance.KeyFile()); known != "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.Verification, "the key of this store is not at %s", o.Instance.KeyFile()).
+			WithHint("put the key file back; without it nothing in the store can be read")
+	}
+	v, err := vault.OpenKeyFile(o.Instance.KeyFile())
+	if err != nil {
+		return nil, err
+	}
+	own := hex.EncodeToString(v.PublicKey())
+	if known != "" && known != own {
+		return nil, fault.New(fault.Verification, "the key at %s is not the one this store was sealed with", o.Instance.KeyFile()).
+			WithHint("put the right key file there; this one opens another store")
+	}
+	if known == "" {
+		err = store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return db.SetMeta(ctx, tx, key, own) })
+	}
+	return v, err
+}
+
+func budgetConfig(cfg config.Config) budget.Config {
+	limit := func(l config.Limit) budget.Limit { return budget.Limit{Set: l.Set, MicroUSD: int64(l.Amount)} }
+	return budget.Config{
+		Instance: budget.Limits{Day: limit(cfg.Budget.Day), Month: limit(cfg.Budget.Month)},
+		Run:      limit(cfg.Budget.Turn),
+	}
+}
+
+func priceTable(cfg config.Config) (*model.Catalog, error) {
+	var own []model.Override
+	for name, p := range cfg.Models.Prices {
+		own = append(own, override(name, p))
+	}
+	return model.NewCatalog(own...)
+}
+
+// openAgents loads the roles and the configured identities. On a fresh install the
+// agent main acts by the shipped role assistant.
+func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
+	var specs []policy.RoleSpec
+	for name, r := range cfg.Roles {
+		specs = append(specs, policy.RoleSpec{Name: name, Parent: r.Parent, Allow: r.Allow, Ask: r.Ask, Deny: r.Deny})
+	}
+	roles, err := policy.LoadRoles(d.workspace(cfg), specs)
+	if err != nil {
+		return err
+	}
+	d.roles = roles
+	agents := map[string]config.Agent{agent.Default: {Role: policy.RoleAssistant}}
+	for name, a := range cfg.Agents {
+		agents[name] = a
+	}
+	level, err := policy.NewAutonomy(policy.Assisted, nil)
+	if err != nil {
+		return err
+	}
+	var identities []agent.Identity
+	for name, a := range agents {
+		role, err := roles.Get(a.Role)
+		if err != nil {
+			return err
+		}
+		identities = append(identities, agent.Identity{
+			Name: name, Role: role, Grants: role.Grants("agent:" + name), Autonomy: level, Tools: a.Tools, Instructions: a.Instructions,
+		})
+	}
+	d.agents, err = agent.New(agent.Deps{
+		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
+		Outbox: d.outbox, Memory: recall{d.memory}, Models: d.models, Prices: d.prices, Logger: d.log,
+	}, agent.Config{Steps: cfg.Turn.Steps, Calls: cfg.Turn.Calls, Timeout: cfg.Turn.Timeout}, identities...)
+	if err != nil {
+		return err
+	}
+	for _, k := range d.agents.Kinds() {
+		if err := kinds.Add(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+
+// resolved audits a decision and lets what waits for it go on, in the transaction
+// of the decision.
+func (d *Daemon) resolved(ctx context.Context, tx *db.Tx, a approval.Approval) error {
+	_, err := d.audit.AppendTx(ctx, tx, audit.Entry{
+		Kind: "approval", Actor: a.Resolver, Subject: a.Subject, Tool: a.Tool, Scopes: a.Scopes, Outcome: string(a.State),
+		Run: a.Run, Step: a.Step,
+	})
+	if err != nil {
+		return err
+	}
+	return d.agents.Decided(ctx, tx, a)
+}

@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/tool"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) {
+	counts, err := d.runs.Counts(ctx)
+	if err != nil {
+		return wire.Status{}, err
+	}
+	out := wire.Status{
+		PID: os.Getpid(), Version: d.o.Version, Instance: d.o.Instance.Name, Store: d.db.Kind(), StartedAt: d.began.UnixMicro(),
+		UptimeS: int64(time.Since(d.began).Seconds()), Detached: d.o.Auto, Ready: !d.db.Full(), Missing: d.models.missing,
+		Models: wire.Models{Main: d.models.main.wire()},
+		Runs: wire.RunCounts{
+			Queued: counts[run.Queued], Running: counts[run.Running] + counts[run.Cancelling],
+			Waiting: counts[run.Waiting], Uncertain: counts[run.Uncertain],
+		},
+		Listeners: []string{d.o.Instance.Socket()},
+	}
+	out.Idle = out.Runs.Queued+out.Runs.Running == 0
+	if s := d.models.summary; s != nil {
+		shown := s.wire()
+		out.Models.Summary = &shown
+	}
+	if out.Conversations, err = d.agents.CountConversations(ctx); err != nil {
+		return out, err
+	}
+	open, err := d.approvals.List(ctx, approval.Filter{State: approval.Pending, Limit: 1000})
+	if err != nil {
+		return out, err
+	}
+	letters, err := d.events.DeadLetters(ctx, "", 1000)
+	if err != nil {
+		return out, err
+	}
+	out.Approvals, out.DeadLetters = int64(len(open)), waitingLetters(letters)
+	out.Disk = d.disk()
+	return out, nil
+}
+
+func waitingLetters(letters []eventlog.DeadLetter) (n int64) {
+	for _, l := range letters {
+		if l.ReplayedAt == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *Daemon) disk() wire.Disk {
+	out := wire.Disk{ReadOnly: d.db.Full()}
+	if free, known := db.FreeBytes(d.o.Instance.StateDir); known {
+		out.FreeBytes = free
+	}
+	if d.db.Postgres() {
+		return out
+	}
+	files, _ := filepath.Glob(d.o.Instance.StateDB() + "*") // the pattern is always well formed
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			out.StoreBytes += info.Size()
+		}
+	}
+	return out
+}
+
+func (d *Daemon) costReport(ctx context.Context, req wire.CostReportRequest) (wire.CostReportResult, error) {
+	days := req.Days
+	if days == 0 {
+		days = 7
+	}
+	list, err := d.budget.Report(ctx, days)
+	var out wire.CostReportResult
+	for _, day := range list {
+		shown := wire.CostDay{Date: day.Date}
+		byModel := map[[2]string]int{}
+		for _, l := range day.Lines {
+			cost := wireCost(l)
+			addCost(&shown.Total, cost)
+			addCost(&out.Total, cost)
+			key := [2]string{l.Provider, l.Model}
+			i, there := byModel[key]
+			if !there {
+				i = len(shown.Models)
+				byModel[key] = i
+				shown.Models = append(shown.Models, wire.CostModel{Provider: l.Provider, Model: l.Model})
+			}
+			addCost(&shown.Models[i].Cost, cost)
+		}
+		out.Days = append(out.Days, shown)
+	}
+	return out, err
+}
+
+func wireCost(l budget.Line) wire.Cost {
+	return wire.Cost{
+		MicroUSD: l.Spent + l.Possible, Calls: l.Calls, Unpriced: l.Unknown, InputTokens: l.Tokens.Input, OutputTokens: l.Tokens.Output,
+		CacheReadTokens: l.Tokens.CacheRead, CacheWriteTokens: l.Tokens.CacheWrite,
+	}
+}
+
+func addCost(sum *wire.Cost, c wire.Cost) {
+	sum.MicroUSD += c.MicroUSD
+	sum.Calls += c.Calls
+	sum.Unpriced += c.Unpriced
+	sum.InputTokens += c.InputTokens
+	sum.OutputTokens += c.OutputTokens
+	sum.CacheReadTokens += c.CacheReadTokens
+	sum.CacheWriteTokens += c.CacheWriteTokens
+}
+
+func (d *Daemon) dlqList(ctx context.Context, req wire.DLQListRequest) (wire.DLQListResult, error) {
+	limit := req.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	letters, err := d.events.DeadLetters(ctx, "", min(limit, 1000))
+	var out wire.DLQListResult
+	for _, l := range letters {
+		if l.ReplayedAt == 0 || req.All {
+			out.Letters = append(out.Letters, d.wireLetter(ctx, l))
+		}
+	}
+	return out, err
+}
+
+func (d *Daemon) dlqReplay(ctx context.Context, req wire.DLQReplayRequest) (wire.DLQReplayResult, error) {
+	if err := d.events.Replay(ctx, req.ID); err != nil {
+		return wire.DLQReplayResult{}, err
+	}
+	letters, err := d.events.DeadLetters(ctx, "", 1000)
+	for _, l := range letters {
+		if l.ID == req.ID {
+			return wire.DLQReplayResult{Letter: d.wireLetter(ctx, l)}, err
+		}
+	}
+	return wire.DLQReplayResult{}, err
+}
+
+func (d *Daemon) toolsList(context.Context, wire.Empty) (wire.ToolsListResult, error) {
+	var out wire.ToolsListResult
+	for _, t := range d.tools.List() {
+		out.Tools = append(out.Tools, wire.Tool{
+			Name: t.Name, Description: t.Description, Kind: string(t.Kind), ReadOnly: t.ReadOnly, Irreversible: t.Irreversible,
+			Repeat: string(t.Repeat), TimeoutUS: t.Timeout.Microseconds(), Access: d.access(t), Input: t.Input,
+		})
+	}
+	for _, q := range d.tools.Quarantined() {
+		out.Tools = append(out.Tools, wire.Tool{Name: q.Name, Quarantined: q.Reason})
+	}
+	return out, nil
+}
+
+// access is what the default agent's role says of a tool as a whole; a single call
+// may be decided otherwise.
+func (d *Daemon) access(t tool.Definition) string {
+	in := d.agents.PolicyFor(t)
+	if in == nil {
+		return "depends on the call"
+	}
+	return policy.Decide(in).Effect.String()
+}
+
+func (d *Daemon) wireLetter(ctx context.Context, l eventlog.DeadLetter) wire.DeadLetter {
+	out := wire.DeadLetter{
+		ID: l.ID, Subscription: l.Subscription, Attempts: int(l.Attempts), At: l.At, ReplayedAt: l.ReplayedAt,
+		Problem: wire.Problem{Class: fault.Internal, Message: l.Error},
+	}
+	if e, err := d.events.ByID(ctx, l.Event); err == nil {
+		out.Event = wireEvent(e)
+	} else {
+		out.Event = wire.Event{ID: l.Event, Stream: l.Stream, Position: l.Position}
+	}
+	return out
+}
+
+// configExplain tells what the running daemon was started with.
+func (d *Daemon) configExplain(_ context.Context, req wire.ConfigExplainRequest) (wire.ConfigExplainResult, error) {
+	keys := []string{req.Key}
+	if req.Key == "" {
+		keys = d.o.Config.Keys()
+	}
+	var out wire.ConfigExplainResult
+	for _, key := range keys {
+		e, err := d.o.Config.Explain(key)
+		if err != nil {
+			return out, err
+		}
+		origin, where, _ := strings.Cut(e.Source, " ")
+		out.Values = append(out.Values, wire.ConfigValue{Key: e.Key, Value: e.Value, Default: e.Default, Origin: origin, Where: where, Doc: e.Doc})
+	}
+	return out, nil
+}
