@@ -157,4 +157,3 @@ func nextOf(it outbox.Item) int64 {
 	}
 	return it.NextAt
 }
-

@@ -188,4 +188,3 @@ func (d *Daemon) stopUpkeep() {
 	d.quit()
 	d.loops.Wait()
 }
-

@@ -15,10 +15,14 @@ import (
 // such as file modes, is looked at by the command itself.
 func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 	var out []wire.Check
-	add := func(id, status, detail, hint string) { out = append(out, wire.Check{ID: id, Status: status, Detail: detail, Hint: hint}) }
+	add := func(id, status, detail, hint string) {
+		out = append(out, wire.Check{ID: id, Status: status, Detail: detail, Hint: hint})
+	}
 
 	begun := time.Now()
-	err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return db.SetMeta(ctx, tx, "doctor.last", fmt.Sprint(tx.Now())) })
+	err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		return db.SetMeta(ctx, tx, "doctor.last", fmt.Sprint(tx.Now()))
+	})
 	if err != nil {
 		add("store.writes", "fail", err.Error(), "make room on the disk, or see ombud logs")
 	} else {

@@ -193,4 +193,3 @@ func (c chosen) wire() wire.Model {
 	}
 	return wire.Model{Provider: c.provider, Model: name, Why: c.why}
 }
-

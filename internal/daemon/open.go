@@ -188,7 +188,6 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	return nil
 }
 
-
 // resolved audits a decision and lets what waits for it go on, in the transaction
 // of the decision.
 func (d *Daemon) resolved(ctx context.Context, tx *db.Tx, a approval.Approval) error {
