@@ -184,7 +184,9 @@ func (s *table) SendTx(ctx context.Context, tx *db.Tx, it Item) (Receipt, error)
 		return Receipt{}, err
 	}
 	if s.fail != nil {
-		return Receipt{}, s.fail(it)
+		if err := s.fail(it); err != nil {
+			return Receipt{}, err
+		}
 	}
 	return Receipt{Ref: "row"}, nil
 }
