@@ -57,6 +57,7 @@ func all(refs []Ref) iter.Seq2[Ref, error] {
 }
 
 func (w written) verify(t testing.TB) (Report, error) {
+	t.Helper()
 	rep, err := Verify(t.Context(), w.d, w.v.Keys())
 	if err == nil {
 		_, err = VerifyRefs(t.Context(), w.d, all(w.refs))
@@ -254,12 +255,14 @@ func load(t testing.TB, d *db.DB, ref Ref) (s stored) {
 }
 
 func save(t testing.TB, d *db.DB, ref Ref, s stored) {
+	t.Helper()
 	change(t, d, `INSERT INTO audit (chain, seq, at, entry, hash, mac) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (chain, seq) DO UPDATE SET at = excluded.at, entry = excluded.entry, hash = excluded.hash, mac = excluded.mac`,
 		ref.Chain, ref.Seq, s.at, s.entry, s.hash, s.mac)
 }
 
 func mutate(t testing.TB, rt *rapid.T, d *db.DB, ref Ref, refs []Ref) (undo func()) {
+	t.Helper()
 	was := load(t, d, ref)
 	flip := func(b []byte) []byte {
 		b = slices.Clone(b)

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -101,7 +102,7 @@ func appendOnce(ctx context.Context, l *Log, a, n int) error {
 			}
 			return nil
 		})
-		if undo && err == errBad {
+		if undo && errors.Is(err, errBad) {
 			continue
 		}
 		if err != nil || undo {
@@ -122,7 +123,7 @@ func TestReadersSeeEveryEventOnceInCommitOrder(t *testing.T) {
 			o := dbtest.Options(t, kind)
 			l := newLog(t, dbtest.Open(t, o))
 			var j journal
-			if err := l.Start(t.Context(), Subscription{Name: "s", Handle: j.handle("s")}); err != nil {
+			if err := l.Start(t.Context(), Subscription{Name: "s", Handle: j.handle}); err != nil {
 				t.Fatal(err)
 			}
 			defer l.Stop()
@@ -152,7 +153,7 @@ func TestReadersSeeEveryEventOnceInCommitOrder(t *testing.T) {
 				return nil
 			})
 			wg.Wait()
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			checkOrder(t, tailed)
@@ -161,7 +162,7 @@ func TestReadersSeeEveryEventOnceInCommitOrder(t *testing.T) {
 			for i, e := range tailed {
 				want[i] = e.ID
 			}
-			if got := handled(t, l, "s"); !slices.Equal(got, want) {
+			if got := handled(t, l); !slices.Equal(got, want) {
 				t.Errorf("the subscription handled %d events, or in another order than the %d read", len(got), len(want))
 			}
 		})
@@ -205,7 +206,7 @@ func waitHandled(t *testing.T, l *Log, name string, position int64) {
 // ever: after the handler's writes, before their commit.
 func handleAndHang(ctx context.Context, l *Log) error {
 	var j journal
-	note := j.handle("s")
+	note := j.handle
 	err := l.Start(ctx, Subscription{Name: "s", Handle: func(ctx context.Context, tx *db.Tx, e Event) error {
 		if err := note(ctx, tx, e); err != nil || e.ID != "3" {
 			return err
@@ -232,7 +233,7 @@ func TestKilledBetweenHandlerAndCommitTheEventsAreDeliveredAgain(t *testing.T) {
 			}
 			l := newLog(t, d)
 			var j journal
-			s := Subscription{Name: "s", Handle: j.handle("s")}
+			s := Subscription{Name: "s", Handle: j.handle}
 			r := open(t, l, s)
 			must(t, l, ev("1", "a"))
 			run(t, r)
@@ -259,11 +260,11 @@ func TestKilledBetweenHandlerAndCommitTheEventsAreDeliveredAgain(t *testing.T) {
 			_ = child.Wait() // killed, so always an error
 
 			l = newLog(t, dbtest.Open(t, o))
-			if got := handled(t, l, "s"); !slices.Equal(got, []string{"1"}) {
+			if got := handled(t, l); !slices.Equal(got, []string{"1"}) {
 				t.Errorf("after the kill: %v", got)
 			}
 			run(t, open(t, l, s))
-			if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
+			if got := handled(t, l); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
 				t.Errorf("handled %v", got)
 			}
 		})

@@ -18,7 +18,7 @@ const (
 	maxText = 1024     // bytes of an id, stream, kind, actor, cause or trace
 )
 
-// Any, as New.Expect, appends whatever the stream's version is.
+// Any as New.Expect appends whatever the stream's version is.
 const Any int64 = -1
 
 // saltSize keeps a leaf from being guessed from a likely payload.

@@ -30,7 +30,7 @@ func TestPruneRemovesOnlyWhatNobodyNeeds(t *testing.T) {
 	each(t, func(t *testing.T, l *Log, c *clock) {
 		l.retries = []time.Duration{time.Second}
 		var j journal
-		r := open(t, l, Subscription{Name: "s", Handle: j.handle("s")})
+		r := open(t, l, Subscription{Name: "s", Handle: j.handle})
 		j.set("dead", errBad)
 		j.set("blocked", errBad)
 		must(t, l, ev("dead", "a"), ev("1", "a"), ev("2", "a"), ev("run1", "run:1"), ev("run2", "run:1"), ev("last", "b"))

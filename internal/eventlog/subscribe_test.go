@@ -57,27 +57,25 @@ func (j *journal) set(id string, err error) {
 
 var errBad = errors.New("bad event")
 
-func (j *journal) handle(name string) func(context.Context, *db.Tx, Event) error {
-	return func(ctx context.Context, tx *db.Tx, e Event) error {
-		n, err := tx.Next(ctx, "journal."+name)
-		if err != nil {
-			return err
-		}
-		mark := e.ID
-		if e.OutOfOrder {
-			mark += "!"
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO meta (key, value) VALUES ($1, $2)`, fmt.Sprintf("%s/%06d", name, n), mark); err != nil {
-			return err
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.calls == nil {
-			j.calls = map[string]int{}
-		}
-		j.calls[e.ID]++
-		return j.fails[e.ID]
+func (j *journal) handle(ctx context.Context, tx *db.Tx, e Event) error {
+	n, err := tx.Next(ctx, "journal")
+	if err != nil {
+		return err
 	}
+	mark := e.ID
+	if e.OutOfOrder {
+		mark += "!"
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO meta (key, value) VALUES ($1, $2)`, fmt.Sprintf("journal/%06d", n), mark); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.calls == nil {
+		j.calls = map[string]int{}
+	}
+	j.calls[e.ID]++
+	return j.fails[e.ID]
 }
 
 func (j *journal) count(id string) int {
@@ -86,11 +84,11 @@ func (j *journal) count(id string) int {
 	return j.calls[id]
 }
 
-func handled(t *testing.T, l *Log, name string) []string {
+func handled(t *testing.T, l *Log) []string {
 	t.Helper()
 	var out []string
 	err := l.db.Read(t.Context(), func(ctx context.Context, q db.Q) (err error) {
-		out, err = db.All(ctx, q, db.Column[string], `SELECT value FROM meta WHERE substr(key, 1, $1) = $2 ORDER BY key`, int64(len(name)+1), name+"/")
+		out, err = db.All(ctx, q, db.Column[string], `SELECT value FROM meta WHERE substr(key, 1, 8) = 'journal/' ORDER BY key`)
 		return err
 	})
 	if err != nil {
@@ -140,14 +138,14 @@ func TestNewSubscriptionStartsAtTheHeadAndAnOldOneWhereItWas(t *testing.T) {
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
 		must(t, l, ev("1", "a"), ev("2", "a"))
-		s := Subscription{Name: "s", Handle: j.handle("s")}
+		s := Subscription{Name: "s", Handle: j.handle}
 		run(t, open(t, l, s))
 		must(t, l, ev("3", "a"))
 		run(t, open(t, l, s))
 		must(t, l, ev("4", "a"))
 		r := open(t, l, s)
 		run(t, r)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"3", "4"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"3", "4"}) {
 			t.Errorf("handled %v", got)
 		}
 		if s := stored(t, l, "s"); s.Position != 4 || s.Head != 4 || s.Blocked+s.DeadLetters != 0 {
@@ -160,13 +158,13 @@ func TestFailingEventBlocksItsStreamOnlyAndCatchesUpInOrder(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, c *clock) {
 		var j journal
-		r := open(t, l, Subscription{Name: "s", Handle: j.handle("s")})
+		r := open(t, l, Subscription{Name: "s", Handle: j.handle})
 		j.set("a1", errBad)
 		must(t, l, ev("b1", "b"), ev("a1", "a"), ev("a2", "a"), ev("b2", "b"))
 		run(t, r)
 		must(t, l, ev("a3", "a"), ev("b3", "b"))
 		run(t, r)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"b1", "b2", "b3"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"b1", "b2", "b3"}) {
 			t.Fatalf("while blocked: %v", got)
 		}
 		b, err := l.Blocked(t.Context())
@@ -182,12 +180,12 @@ func TestFailingEventBlocksItsStreamOnlyAndCatchesUpInOrder(t *testing.T) {
 		j.set("a1", nil)
 		c.forward(time.Microsecond)
 		run(t, r)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"b1", "b2", "b3", "a1", "a2", "a3"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"b1", "b2", "b3", "a1", "a2", "a3"}) {
 			t.Fatalf("caught up: %v", got)
 		}
 		must(t, l, ev("a4", "a"))
 		run(t, r)
-		if got := handled(t, l, "s"); got[len(got)-1] != "a4" {
+		if got := handled(t, l); got[len(got)-1] != "a4" {
 			t.Fatalf("free again: %v", got)
 		}
 		if s := stored(t, l, "s"); s.Blocked != 0 || s.Position != 7 {
@@ -200,13 +198,13 @@ func TestAfterThreeRetriesOnlyTheEventIsADeadLetterAndTheStreamGoesOn(t *testing
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, c *clock) {
 		var j journal
-		s := Subscription{Name: "s", Filter: Filter{Kinds: []string{"k"}}, Handle: j.handle("s")}
+		s := Subscription{Name: "s", Filter: Filter{Kinds: []string{"k"}}, Handle: j.handle}
 		r := open(t, l, s)
 		j.set("a1", errBad)
 		must(t, l, ev("a1", "a"), ev("a2", "a"))
 		run(t, r)
 		for i, wait := range []time.Duration{time.Second, 5 * time.Second, 25 * time.Second} {
-			if got := handled(t, l, "s"); len(got) != 0 {
+			if got := handled(t, l); len(got) != 0 {
 				t.Fatalf("before retry %d: %v", i+1, got)
 			}
 			c.forward(wait - time.Microsecond)
@@ -219,7 +217,7 @@ func TestAfterThreeRetriesOnlyTheEventIsADeadLetterAndTheStreamGoesOn(t *testing
 				t.Fatalf("no retry %d after %s", i+1, wait)
 			}
 		}
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"a2"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"a2"}) {
 			t.Fatalf("after the last retry: %v", got)
 		}
 		letters, err := l.DeadLetters(t.Context(), "", 0)
@@ -241,7 +239,7 @@ func TestReplayIsMarkedOutOfOrderAndHappensOnce(t *testing.T) {
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		l.retries = nil
 		var j journal
-		s := Subscription{Name: "s", Filter: Filter{StreamPrefix: "a"}, Handle: j.handle("s")}
+		s := Subscription{Name: "s", Filter: Filter{StreamPrefix: "a"}, Handle: j.handle}
 		if err := l.Start(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +270,7 @@ func TestReplayIsMarkedOutOfOrderAndHappensOnce(t *testing.T) {
 		if err := l.Replay(t.Context(), "dead_x"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("unknown: %v", err)
 		}
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"a2", "a1!"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"a2", "a1!"}) {
 			t.Errorf("handled %v", got)
 		}
 		letters, err = l.DeadLetters(t.Context(), "", 0)
@@ -286,7 +284,7 @@ func TestPanicAndSwallowedStatementErrorCountAsFailures(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
-		note := j.handle("s")
+		note := j.handle
 		r := open(t, l, Subscription{Name: "s", Handle: func(ctx context.Context, tx *db.Tx, e Event) error {
 			switch e.ID {
 			case "p1":
@@ -299,7 +297,7 @@ func TestPanicAndSwallowedStatementErrorCountAsFailures(t *testing.T) {
 		}})
 		must(t, l, ev("1", "a"), ev("p1", "p"), ev("2", "a"), ev("q1", "q"), ev("3", "a"), ev("q2", "q"))
 		run(t, r)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2", "3"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"1", "2", "3"}) {
 			t.Errorf("handled %v", got)
 		}
 		if s := stored(t, l, "s"); s.Blocked != 2 || s.Position != 6 {
@@ -312,7 +310,7 @@ func TestUnreadableEventBlocksOnlyItsStream(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
-		r := open(t, newLog(t, l.db), Subscription{Name: "s", Handle: j.handle("s")}) // with nothing in memory
+		r := open(t, newLog(t, l.db), Subscription{Name: "s", Handle: j.handle}) // with nothing in memory
 		must(t, l, ev("1", "a"), ev("x", "x"), ev("y", "y"), ev("z", "z"), ev("2", "a"))
 		err := l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			for id, column := range map[string]string{"x": "actor = 'somebody else'", "y": "data = leaf", "z": "leaf = data"} {
@@ -326,7 +324,7 @@ func TestUnreadableEventBlocksOnlyItsStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, r)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"1", "2"}) {
 			t.Errorf("handled %v", got)
 		}
 		if s := stored(t, l, "s"); s.Blocked != 3 || s.Position != 5 {
@@ -340,7 +338,7 @@ func TestLostConnectionCountsAgainstNoEvent(t *testing.T) {
 	t.Parallel()
 	l := newLog(t, dbtest.Postgres(t))
 	var j journal
-	note, broken := j.handle("s"), true
+	note, broken := j.handle, true
 	r := open(t, l, Subscription{Name: "s", Handle: func(ctx context.Context, tx *db.Tx, e Event) error {
 		if e.ID == "2" && broken {
 			var gone bool
@@ -359,7 +357,7 @@ func TestLostConnectionCountsAgainstNoEvent(t *testing.T) {
 	}
 	broken = false
 	run(t, r)
-	if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2", "3"}) {
+	if got := handled(t, l); !slices.Equal(got, []string{"1", "2", "3"}) {
 		t.Errorf("handled %v", got)
 	}
 }
@@ -368,7 +366,7 @@ func TestEventsNobodyChoseMoveThePositionLazily(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
-		r := open(t, l, Subscription{Name: "s", Filter: Filter{Kinds: []string{"wanted"}}, Handle: j.handle("s")})
+		r := open(t, l, Subscription{Name: "s", Filter: Filter{Kinds: []string{"wanted"}}, Handle: j.handle})
 		batch := make([]New, lazyMove-1)
 		for i := range batch {
 			batch[i] = New{Stream: "a", Kind: "k", Expect: Any}
@@ -388,7 +386,7 @@ func TestEventsNobodyChoseMoveThePositionLazily(t *testing.T) {
 		if s := stored(t, l, "s"); s.Position != lazyMove+2 {
 			t.Errorf("moved to %d, want %d", s.Position, lazyMove+2)
 		}
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"3"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"3"}) {
 			t.Errorf("handled %v", got)
 		}
 	})
@@ -399,7 +397,7 @@ func TestTwoReadersOfOneSubscriptionHandleEachEventOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, c *clock) {
 		var j journal
-		s := Subscription{Name: "s", Handle: j.handle("s")}
+		s := Subscription{Name: "s", Handle: j.handle}
 		a, b := open(t, l, s), open(t, l, s)
 		j.set("a1", errBad)
 		must(t, l, ev("1", "x"), ev("a1", "a"))
@@ -419,7 +417,7 @@ func TestTwoReadersOfOneSubscriptionHandleEachEventOnce(t *testing.T) {
 		run(t, a)
 		must(t, l, ev("a3", "a"))
 		run(t, a)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2", "a1", "a2", "a3"}) {
+		if got := handled(t, l); !slices.Equal(got, []string{"1", "2", "a1", "a2", "a3"}) {
 			t.Errorf("handled %v", got)
 		}
 		if s := stored(t, l, "s"); s.Position != 5 {
@@ -432,7 +430,7 @@ func TestPositionNeverMovesBack(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
-		r := open(t, l, Subscription{Name: "s", Handle: j.handle("s")})
+		r := open(t, l, Subscription{Name: "s", Handle: j.handle})
 		must(t, l, ev("1", "a"), ev("2", "a"))
 		run(t, r)
 		if err := r.advance(t.Context(), nil, 1, together); !errors.Is(err, errStale) {
@@ -449,7 +447,7 @@ func TestRolledBackBatchIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *Log, _ *clock) {
 		var j journal
-		note := j.handle("s")
+		note := j.handle
 		ctx, cancel := context.WithCancel(t.Context())
 		r := open(t, l, Subscription{Name: "s", Handle: func(c context.Context, tx *db.Tx, e Event) error {
 			if err := note(c, tx, e); err != nil {
@@ -465,11 +463,11 @@ func TestRolledBackBatchIsDeliveredAgain(t *testing.T) {
 		if _, err := r.runOnce(ctx); err == nil {
 			t.Error("no error")
 		}
-		if got := handled(t, l, "s"); len(got) != 0 {
+		if got := handled(t, l); len(got) != 0 {
 			t.Errorf("left behind: %v", got)
 		}
 		run(t, r)
-		if got := handled(t, l, "s"); !slices.Equal(got, []string{"1", "2"}) || j.count("1") != 2 {
+		if got := handled(t, l); !slices.Equal(got, []string{"1", "2"}) || j.count("1") != 2 {
 			t.Errorf("handled %v, first called %d times", got, j.count("1"))
 		}
 	})
