@@ -168,7 +168,11 @@ func (a *Agents) authority(in TurnInput) *act.Authority {
 // PolicyFor is the decision of the default agent about a tool as a whole, nil if
 // what the tool needs depends on its input.
 func (a *Agents) PolicyFor(d tool.Definition) *policy.Input {
-	scopes, err := d.Scopes([]byte("{}"))
+	nothing := []byte("{}")
+	if a.Tools.Validate(d.Name, nothing) != nil {
+		return nil
+	}
+	scopes, err := d.Scopes(nothing)
 	if err != nil {
 		return nil
 	}
