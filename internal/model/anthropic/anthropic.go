@@ -95,7 +95,7 @@ func (p *Provider) Generate(ctx context.Context, req model.Request, sink model.S
 	names := model.NewNames(req.Tools)
 	ctx, exchange := model.WithExchange(ctx)
 	stream := p.client.Messages.NewStreaming(ctx, p.params(req, names))
-	defer stream.Close()
+	defer func() { _ = stream.Close() }() // the answer is complete or lost by then
 	answer := answer{provider: p.cfg.Name, names: names}
 	for stream.Next() {
 		if err := answer.take(stream.Current(), sink); err != nil {
@@ -226,7 +226,7 @@ func (a *answer) take(event sdk.MessageStreamEventUnion, sink model.Sink) error 
 func (a *answer) response() model.Response {
 	u := a.message.Usage
 	out := model.Response{
-		Stop: stop(a.message.StopReason), Model: string(a.message.Model), Provider: a.provider,
+		Stop: stop(a.message.StopReason), Model: a.message.Model, Provider: a.provider,
 		Usage: model.Usage{Input: u.InputTokens, Output: u.OutputTokens, CacheRead: u.CacheReadInputTokens, CacheWrite: u.CacheCreationInputTokens},
 	}
 	for i, b := range a.message.Content {

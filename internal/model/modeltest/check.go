@@ -21,7 +21,7 @@ func checkText(body []byte) *refusal {
 	if !json.Valid(body) {
 		return invalid("the body is not JSON")
 	}
-	units, escaped := 0, false // units: a high surrogate waits for its other half
+	units := 0 // a high surrogate that waits for its other half
 	for i := 0; i < len(body); i++ {
 		if body[i] != '\\' {
 			if units != 0 {
@@ -30,8 +30,7 @@ func checkText(body []byte) *refusal {
 			continue
 		}
 		i++
-		escaped = body[i] == 'u'
-		if !escaped {
+		if body[i] != 'u' {
 			if units != 0 {
 				return invalid("no low surrogate in string")
 			}

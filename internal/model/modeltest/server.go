@@ -6,6 +6,7 @@ package modeltest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -216,7 +217,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a api, body []by
 		http.Redirect(w, r, "http://198.51.100.1/elsewhere", http.StatusTemporaryRedirect)
 		return
 	}
-	var head struct{ Stream bool }
+	var head struct {
+		Stream bool `json:"stream"`
+	}
 	_ = json.Unmarshal(body, &head)
 	if !head.Stream {
 		_ = a.whole(s, w, body, step)
@@ -234,7 +237,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a api, body []by
 		out.left = step.After
 	}
 	err := a.stream(s, out, body, step)
-	if err == errStruck {
+	if errors.Is(err, errStruck) {
 		s.strike(r, a, out, step)
 	}
 }
@@ -260,7 +263,7 @@ func (s *Server) hold(r *http.Request) {
 }
 
 // errStruck ends a stream whose fault is due.
-var errStruck = fmt.Errorf("the fault of this step is due")
+var errStruck = errors.New("the fault of this step is due")
 
 // sse writes events. left counts down to a fault, -1 is never.
 type sse struct {

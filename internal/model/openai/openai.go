@@ -114,7 +114,7 @@ func (p *Provider) Generate(ctx context.Context, req model.Request, sink model.S
 	if err != nil {
 		return model.Response{}, p.fail(ctx, exchange, err)
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }() // the answer is complete or lost by then
 	if exchange.Status >= 300 { // the client takes a redirect for an empty stream
 		return model.Response{}, model.Classify(&model.APIError{Provider: p.cfg.Name, Status: exchange.Status}, p.cfg.KeyHint)
 	}
@@ -199,7 +199,7 @@ func (p *Provider) request(req model.Request, names model.Names) sdk.ChatComplet
 	if p.cfg.BaseURL == defaultBase || reasoning(out.Model) {
 		out.MaxCompletionTokens = limit
 	} else { // what compatible servers know
-		out.MaxTokens = limit
+		out.MaxTokens = limit //nolint:staticcheck // deprecated by OpenAI, the only word the others understand
 	}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, sdk.Tool{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{

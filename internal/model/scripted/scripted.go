@@ -289,7 +289,7 @@ func (p *Provider) note(turn, done int, text string) (err error) {
 	return nil
 }
 
-func (s step) play(ctx context.Context, sink model.Sink, turn, done, ordinal int) (model.Response, error) {
+func (s *step) play(ctx context.Context, sink model.Sink, turn, done, ordinal int) (model.Response, error) {
 	if s.Hang {
 		<-ctx.Done()
 		return model.Response{}, model.ContextError(ctx, Name)
