@@ -115,7 +115,7 @@ func (p *Provider) Generate(ctx context.Context, req model.Request, sink model.S
 		return model.Response{}, p.fail(ctx, exchange, err)
 	}
 	defer func() { _ = stream.Close() }() // the answer is complete or lost by then
-	if exchange.Status >= 300 { // the client takes a redirect for an empty stream
+	if exchange.Status >= 300 {           // the client takes a redirect for an empty stream
 		return model.Response{}, model.Classify(&model.APIError{Provider: p.cfg.Name, Status: exchange.Status}, p.cfg.KeyHint)
 	}
 	var got answer
