@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+func (a *app) auditCmd() *cobra.Command {
+	return a.noun(spec{
+		use:     "audit",
+		short:   "the record that cannot be changed unseen",
+		example: "ombud audit verify\nombud audit export > audit.jsonl\nombud audit verify-file audit.jsonl --pubkey ombud-pub…",
+	}, a.auditVerifyCmd(), a.auditExportCmd(), a.auditVerifyFileCmd())
+}
+
+func (a *app) auditVerifyCmd() *cobra.Command {
+	return a.command(spec{
+		use:   "verify",
+		short: "check every chain, link and signature",
+		long: `Checks the whole audit log, through the daemon or, when none runs, in the store
+itself. Exits 5 and names the first entry that does not hold.`,
+		example: "ombud audit verify",
+	}, func(ctx context.Context, _ []string) error {
+		res, err := a.client.AuditVerify(ctx)
+		if errors.Is(err, wire.ErrNoDaemon) {
+			res, err = a.auditOffline(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return a.show("audit-verify/1", res, func(p *page) { auditPage(p, res) })
+	})
+}
+
+// auditOffline verifies the store while no daemon has it.
+func (a *app) auditOffline(ctx context.Context) (wire.AuditVerifyResult, error) {
+	if a.roof.VerifyAudit == nil {
+		return wire.AuditVerifyResult{}, notHere("verify the audit log")
+	}
+	p, err := a.place()
+	if err != nil {
+		return wire.AuditVerifyResult{}, err
+	}
+	return a.roof.VerifyAudit(ctx, p)
+}
+
+func auditPage(p *page, r wire.AuditVerifyResult) {
+	n := fmt.Sprintf("%d entries", r.Entries)
+	if r.Entries == 1 {
+		n = "1 entry"
+	}
+	p.line("%s, %s", p.good("ok"), n)
+	p.line("%s", p.faint(fmt.Sprintf("%s, %s, in %s", plural(r.Chains, "chain"), plural(r.Checkpoints, "signed checkpoint"), span(micros(r.DurationUS)))))
+	if r.Head.Seq > 0 {
+		p.line("%s", p.faint(fmt.Sprintf("last entry %s %d, %s", r.Head.Chain, r.Head.Seq, r.Head.Hash)))
+	}
+	if r.Note != "" {
+		p.line("%s", p.faint("note: "+r.Note))
+	}
+}
+
+func (a *app) auditExportCmd() *cobra.Command {
+	return a.command(spec{
+		use:   "export",
+		short: "write the audit log, a line an entry",
+		long: `Writes the log to standard output, for an auditor who has the public key and no
+secret. The key is told on standard error. The lines are JSON with or without --json.`,
+		example: "ombud audit export > audit.jsonl",
+	}, func(ctx context.Context, _ []string) error {
+		line := func(l wire.AuditLine) error {
+			_, err := a.stdout.Write(append([]byte(l.Line), '\n'))
+			return outputFault(err)
+		}
+		res, err := a.client.AuditExport(ctx, line)
+		if errors.Is(err, wire.ErrNoDaemon) {
+			res, err = a.exportOffline(ctx, line)
+		}
+		if err != nil {
+			return err
+		}
+		a.note("%s, signed with %s", plural(res.Lines, "line"), res.PublicKey)
+		return nil
+	})
+}
+
+// exportOffline exports from the store while no daemon has it.
+func (a *app) exportOffline(ctx context.Context, line func(wire.AuditLine) error) (wire.AuditExportResult, error) {
+	if a.roof.ExportAudit == nil {
+		return wire.AuditExportResult{}, notHere("export the audit log")
+	}
+	p, err := a.place()
+	if err != nil {
+		return wire.AuditExportResult{}, err
+	}
+	return a.roof.ExportAudit(ctx, p, line)
+}
+
+func (a *app) auditVerifyFileCmd() *cobra.Command {
+	var pubkey string
+	c := a.command(spec{
+		use:     "verify-file FILE",
+		short:   "check an export with a public key, without a daemon or a secret",
+		long:    "Exits 5 and names the first line that does not hold. \"-\" reads standard input.",
+		example: "ombud audit verify-file audit.jsonl --pubkey ombud-pub…",
+		args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) error {
+		if a.roof.VerifyAuditFile == nil {
+			return fault.New(fault.Unavailable, "this build of ombud cannot check an export")
+		}
+		keys, err := parseKey(pubkey)
+		if err != nil {
+			return err
+		}
+		r := a.stdin
+		if args[0] != "-" {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return namedFileFault(err)
+			}
+			defer f.Close()
+			r = f
+		}
+		res, err := a.roof.VerifyAuditFile(ctx, r, keys.PublicString())
+		if err != nil {
+			return err
+		}
+		return a.show("audit-verify/1", res, func(p *page) { auditPage(p, res) })
+	})
+	c.Flags().StringVar(&pubkey, "pubkey", "", "the public key it has to be signed with")
+	_ = c.MarkFlagRequired("pubkey") // fails only for a flag that is not there
+	return c
+}

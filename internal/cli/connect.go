@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+const (
+	startLimit = 10 * time.Second // a daemon that has not answered by then is given up on
+	stopLimit  = 30 * time.Second
+	pollStep   = 10 * time.Millisecond
+	pingLimit  = 3 * time.Second // a daemon that is there answers a ping at once
+	respawnGap = 100 * time.Millisecond
+)
+
+// loadConfig reads the configuration as a daemon started here would.
+func (a *app) loadConfig(flags ...config.Override) (*config.Loaded, error) {
+	return config.Load(config.Input{
+		File:     a.where.ConfigFile(),
+		Getenv:   a.getenv,
+		EnvNames: config.OSEnvNames(),
+		Flags:    flags,
+		Scope: func(s string) error {
+			_, err := scope.Parse(s)
+			return err
+		},
+	})
+}
+
+// place is what the roof needs to work on the store without a daemon.
+func (a *app) place() (Place, error) {
+	loaded, err := a.loadConfig()
+	if err != nil {
+		return Place{}, err
+	}
+	return Place{Instance: a.where, Config: loaded, Environment: config.ReadEnvironment(a.getenv)}, nil
+}
+
+// running reports whether a daemon answers. An error says that this cannot be
+// told, or that what answers is not to be trusted.
+func (a *app) running(ctx context.Context) (bool, error) {
+	if err := a.where.CheckRuntime(); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pingLimit, fault.New(fault.Timeout, "the daemon does not answer").
+		WithHint("ombud doctor tells which process it is"))
+	defer cancel()
+	tick := time.NewTicker(pollStep)
+	defer tick.Stop()
+	for {
+		_, err := a.client.SystemPing(ctx)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, wire.ErrNoDaemon):
+			return false, nil
+		case ctx.Err() != nil:
+			return false, whyEnded(ctx)
+		case !isLost(err):
+			return false, err
+		}
+		// It died with the question on its desk; the next try tells.
+		select {
+		case <-ctx.Done():
+			return false, whyEnded(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// ensure makes sure that a daemon answers and starts one if none does. started
+// tells whether this call did it.
+func (a *app) ensure(ctx context.Context) (started bool, err error) {
+	up, err := a.running(ctx)
+	if err != nil || up {
+		return false, err
+	}
+	return true, a.start(ctx, startAuto)
+}
+
+// start starts a detached daemon and waits until one answers. It need not be the
+// one started here: of several commands that start one at the same instant, all
+// but one lose the lock and take the winner's.
+func (a *app) start(ctx context.Context, args ...string) error {
+	if _, err := a.loadConfig(); err != nil {
+		return err // what the child would say, without the detour
+	}
+	if err := a.where.MakeDirs(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fault.New(fault.Unavailable, "no daemon answered within %s", span(startLimit)).
+		WithHint("ombud logs shows how far it came; ombud doctor looks at what it needs"))
+	defer cancel()
+	tick := time.NewTicker(pollStep)
+	defer tick.Stop()
+	var c *child
+	var ended <-chan struct{}
+	var next time.Time // no child before then
+	for {
+		_, err := a.client.SystemPing(ctx)
+		if err == nil {
+			return nil
+		}
+		if c == nil && errors.Is(err, wire.ErrNoDaemon) && !a.now().Before(next) {
+			if c, err = a.spawn(args); err != nil {
+				return err
+			}
+			ended = c.ended
+		}
+		select {
+		case <-ctx.Done():
+			return whyEnded(ctx)
+		case <-ended:
+			if c.code != fault.CodeOf(fault.Running).Exit {
+				return c.failure()
+			}
+			// The lock is held by a daemon that is about to answer, or by one that is
+			// about to end. In some moments another try tells.
+			c, ended, next = nil, nil, a.now().Add(respawnGap)
+		case <-tick.C:
+		}
+	}
+}
+
+// greet looks at the daemon that was already there: it tells what the daemon
+// lacks and this shell has, and replaces a daemon of another version if it was
+// started by a command like this one and has nothing to do.
+func (a *app) greet(ctx context.Context) error {
+	status, err := a.client.SystemStatus(ctx)
+	if err != nil {
+		return nil // whatever it is, the call that follows will tell
+	}
+	if own := thisBuild().Version; status.Version != "" && status.Version != own {
+		if status.Detached && status.Idle {
+			return a.replace(ctx, status)
+		}
+		a.note("note: the running daemon is %s, this program is %s; ombud stop and the next ask starts the new one", status.Version, own)
+	}
+	for _, m := range status.Missing {
+		if isKey(m.Name) && a.getenv(m.Name) != "" {
+			a.note("note: %s is set here, but not in the running daemon, which keeps the environment it was started in", m.Name)
+			a.note("hint: ombud stop, then ask again")
+		}
+	}
+	return nil
+}
+
+// isKey keeps to names of variables that hold a model's key.
+func isKey(name string) bool { return name == "ANTHROPIC_API_KEY" || name == "OPENAI_API_KEY" }
+
+func (a *app) replace(ctx context.Context, old wire.Status) error {
+	a.note("note: restarting the idle daemon: it was %s, this program is %s", old.Version, thisBuild().Version)
+	if _, err := a.stopDaemon(ctx); err != nil {
+		return err
+	}
+	return a.start(ctx, startAuto)
+}
+
+// stopDaemon ends the daemon and waits until its process is gone, so that the
+// next one finds the lock free.
+func (a *app) stopDaemon(ctx context.Context) (pid int, err error) {
+	res, err := a.client.SystemStop(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, fault.New(fault.Timeout, "process %d has not ended within %s", res.PID, span(stopLimit)).
+		WithHint("kill -9 %d ends it; nothing acknowledged is lost", res.PID))
+	defer cancel()
+	tick := time.NewTicker(pollStep)
+	defer tick.Stop()
+	for alive(res.PID) {
+		select {
+		case <-ctx.Done():
+			return res.PID, whyEnded(ctx)
+		case <-tick.C:
+		}
+	}
+	return res.PID, nil
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+func (a *app) inboxCmd() *cobra.Command {
+	var all bool
+	c := a.command(spec{
+		use:     "inbox",
+		short:   "what waits for your decision",
+		example: "ombud inbox\nombud inbox --all",
+	}, func(ctx context.Context, _ []string) error {
+		req := wire.ApprovalsListRequest{}
+		if all {
+			req.State = "all"
+		}
+		res, err := a.client.ApprovalsList(ctx, req)
+		if err != nil {
+			return err
+		}
+		return a.show("inbox/1", res, func(p *page) { inboxPage(p, res.Approvals) })
+	})
+	c.Flags().BoolVar(&all, "all", false, "decided ones too")
+	return c
+}
+
+func inboxPage(p *page, list []wire.Approval) {
+	if len(list) == 0 {
+		p.line("nothing waits for you")
+		return
+	}
+	for i, q := range list {
+		if i > 0 {
+			p.line("")
+		}
+		p.line("%s  %s", p.strong(oneLine(q.ID)), oneLine(q.Summary))
+		p.approvalFields(q)
+	}
+	p.line("")
+	p.line("%s", p.faint("ombud approve ID, or ombud approve ID --deny; the beginning of an id is enough"))
+}
+
+// approvalFields tells what a person needs to decide, and what was decided.
+func (p *page) approvalFields(q wire.Approval) {
+	p.field("  tool", q.Tool)
+	p.field("  wanted by", q.Subject)
+	for i, s := range q.Scopes {
+		name := "  needs"
+		if i > 0 {
+			name = ""
+		}
+		p.field(name+" ", oneLine(s))
+	}
+	for i, r := range q.Reasons {
+		name := "  asked as"
+		if i > 0 {
+			name = ""
+		}
+		p.field(name+" ", oneLine(r.Text))
+	}
+	if q.Conversation != "" {
+		p.field("  in", q.Conversation)
+	}
+	when := p.clock(q.AskedAt)
+	if q.State == "open" && q.ExpiresAt > 0 {
+		when += ", expires in " + span(time.UnixMicro(q.ExpiresAt).Sub(p.now))
+	}
+	p.field("  asked", when)
+	if q.State != "open" {
+		p.field("  state", fmt.Sprintf("%s %s %s", q.State, p.clock(q.ResolvedAt), q.Resolver))
+		p.field("  note", oneLine(q.Note))
+	}
+}
+
+func (a *app) approveCmd() *cobra.Command {
+	var deny, noWait bool
+	var note, stream string
+	c := a.command(spec{
+		use:   "approve ID",
+		short: "say yes or no to a question in the inbox",
+		long: `Decides a question, once. What waited for it goes on, and its reply is shown as ask
+does, with the same exit codes; --no-wait returns at once.`,
+		example:       "ombud approve apr_0197a3\nombud approve apr_0197a3 --deny --note \"not that file\"",
+		args:          cobra.ExactArgs(1),
+		keepInterrupt: true,
+	}, func(ctx context.Context, args []string) error {
+		live, err := a.streams(stream)
+		if err != nil {
+			return err
+		}
+		if _, err := a.ensure(ctx); err != nil {
+			return err
+		}
+		req := wire.ApprovalsResolveRequest{ID: args[0], Decision: wire.Approve, Note: note}
+		if deny {
+			req.Decision = wire.Deny
+		}
+		res, err := a.client.ApprovalsResolve(ctx, req)
+		if err != nil {
+			return err
+		}
+		if noWait || res.RunID == "" {
+			return a.show("approve/1", res, func(p *page) {
+				p.line("%s: %s", res.Approval.State, oneLine(res.Approval.Summary))
+			})
+		}
+		a.note("%s: %s", res.Approval.State, oneLine(res.Approval.Summary))
+		return a.await(ctx, askResult{Conversation: res.Approval.Conversation}, res.RunID, live)
+	})
+	c.Flags().BoolVar(&deny, "deny", false, "say no")
+	c.Flags().StringVar(&note, "note", "", "why; told to the agent and recorded")
+	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for what goes on")
+	a.streamFlag(c, &stream)
+	return c
+}
