@@ -140,3 +140,200 @@ func TestAnApprovalIsUsedOnceByTheCallItWasGivenFor(t *testing.T) {
 		}
 	})
 }
+
+func TestAskingAgainFindsTheFirstQuestionAndAChangedCallNeedsItsOwn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind dbtest.Kind) {
+		told := 0
+		b := setup(t, kind, Options{OnAsked: func(context.Context, *db.Tx, Approval) error { told++; return nil }})
+		first := b.mustAsk("tool/1.0")
+		if again := b.mustAsk("tool/1.0"); again.ID != first.ID || told != 1 {
+			t.Errorf("asked again as %s, told %d times", again.ID, told)
+		}
+		if _, err := b.Resolve(t.Context(), first.ID, Approve, "operator", ""); err != nil {
+			t.Fatal(err)
+		}
+		changed := call("tool/1.0")
+		changed.CallHash, changed.ToolDigest = []byte("another"), "d2"
+		second, err := b.ask(changed)
+		if err != nil || second.ID == first.ID || second.State != Pending {
+			t.Fatalf("the changed call: %+v, %v", second, err)
+		}
+		if s := b.state(first.ID); s != Expired {
+			t.Errorf("the approval of the call before it was changed is %s", s)
+		}
+		wants(t, "the old approval", b.use(first.ID, first.CallHash), fault.Denied)
+		err = b.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+			found, err := b.ByCall(ctx, q, changed.Run, changed.Step, changed.CallHash)
+			if found.ID != second.ID {
+				t.Errorf("found %s", found.ID)
+			}
+			if _, err := b.ByCall(ctx, q, changed.Run, "tool/9.9", changed.CallHash); !fault.Is(err, fault.NotFound) {
+				t.Errorf("a call nobody asked about: %v", err)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOfTwoDecisionsOneIsToldConflict(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind dbtest.Kind) {
+		b := setup(t, kind, Options{})
+		a := b.mustAsk("tool/1.0")
+		answers := make(chan error, 16)
+		for i := range cap(answers) {
+			go func() {
+				_, err := b.Resolve(t.Context(), a.ID, []Decision{Approve, Deny}[i%2], "operator", "")
+				answers <- err
+			}()
+		}
+		won := 0
+		for range cap(answers) {
+			switch err := <-answers; {
+			case err == nil:
+				won++
+			case !fault.Is(err, fault.Conflict):
+				t.Errorf("a decision too late: %v", err)
+			}
+		}
+		if k := b.kinds(a.ID); won != 1 || len(k) != 2 {
+			t.Errorf("%d decisions counted, events %v", won, k)
+		}
+	})
+}
+
+func TestNobodyDecidesForItselfNorWithoutAName(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.KindSQLite, Options{})
+	a := b.mustAsk("tool/1.0")
+	for what, c := range map[string]struct {
+		decision       Decision
+		resolver, note string
+		class          fault.Class
+	}{
+		"the subject itself": {Approve, a.Subject, "", fault.Denied},
+		"nobody":             {Approve, "", "", fault.Invalid},
+		"no decision":        {"perhaps", "operator", "", fault.Invalid},
+		"a NUL":              {Deny, "operator", "no\x00", fault.Invalid},
+	} {
+		_, err := b.Resolve(t.Context(), a.ID, c.decision, c.resolver, c.note)
+		wants(t, what, err, c.class)
+	}
+	_, err := b.Resolve(t.Context(), "apr_none", Approve, "operator", "")
+	wants(t, "no such approval", err, fault.NotFound)
+	if s := b.state(a.ID); s != Pending {
+		t.Errorf("it is %s", s)
+	}
+}
+
+func TestTheAnswerAndWhatItWakesAreOneCommit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind dbtest.Kind) {
+		fails := true
+		b := setup(t, kind, Options{OnResolved: func(ctx context.Context, tx *db.Tx, a Approval) error {
+			if fails {
+				return fault.New(fault.Unavailable, "the run cannot be woken")
+			}
+			_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2)", a.ID, string(a.State))
+			return err
+		}})
+		a := b.mustAsk("tool/1.0")
+		_, err := b.Resolve(t.Context(), a.ID, Deny, "operator", "")
+		wants(t, "the hook fails", err, fault.Unavailable)
+		if s := b.state(a.ID); s != Pending {
+			t.Errorf("decided without waking the run: %s", s)
+		}
+		fails = false
+		b.pass(25 * time.Hour)
+		_, err = b.Resolve(t.Context(), a.ID, Approve, "operator", "")
+		wants(t, "too late", err, fault.Conflict)
+		if n, err := b.ExpireOnce(t.Context()); n != 1 || err != nil {
+			t.Errorf("expired %d, %v", n, err)
+		}
+		got, err := b.Get(t.Context(), a.ID)
+		if err != nil || got.State != Expired || got.Resolver != Self || got.Resolved == 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		var woken string
+		err = b.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+			return q.QueryRow(ctx, "SELECT value FROM meta WHERE key = $1", a.ID).Scan(&woken)
+		})
+		if err != nil || woken != string(Expired) {
+			t.Errorf("woken with %q, %v", woken, err)
+		}
+	})
+}
+
+func TestADetachedQuestionOutlivesItsRunAndOthersDoNot(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind dbtest.Kind) {
+		b := setup(t, kind, Options{})
+		left, other, decided := b.mustAsk("tool/1.0"), b.mustAsk("tool/1.1"), b.mustAsk("tool/1.2")
+		if _, err := b.Resolve(t.Context(), decided.ID, Deny, "operator", ""); err != nil {
+			t.Fatal(err)
+		}
+		detach := func(id string) error {
+			return b.tx(func(ctx context.Context, tx *db.Tx) error { return b.DetachTx(ctx, tx, id) })
+		}
+		for range 2 {
+			if err := detach(left.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants(t, "detach what is decided", detach(decided.ID), fault.Conflict)
+		if err := b.tx(func(ctx context.Context, tx *db.Tx) error {
+			return b.WithdrawTx(ctx, tx, left.Run, "the run was cancelled")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for id, want := range map[string]State{left.ID: Pending, other.ID: Expired, decided.ID: Denied} {
+			if s := b.state(id); s != want {
+				t.Errorf("%s is %s, want %s", id, s, want)
+			}
+		}
+		got, err := b.Resolve(t.Context(), left.ID, Approve, "operator", "")
+		if err != nil || !got.Detached {
+			t.Errorf("%+v, %v", got, err)
+		}
+		found, err := b.Find(t.Context(), left.ID[:len(left.ID)-1])
+		if err != nil || found.ID != left.ID {
+			t.Errorf("found %s, %v", found.ID, err)
+		}
+		_, err = b.Find(t.Context(), "apr_")
+		wants(t, "several", err, fault.Invalid)
+		list, err := b.List(t.Context(), Filter{Run: left.Run, Before: decided.ID})
+		if err != nil || len(list) != 2 || list[0].ID != other.ID || list[1].ID != left.ID {
+			t.Errorf("list: %+v, %v", list, err)
+		}
+	})
+}
+
+func TestTheLoopExpiresAndStops(t *testing.T) {
+	t.Parallel()
+	expired := make(chan State, 1)
+	b := setup(t, dbtest.KindSQLite, Options{Poll: time.Millisecond, Expires: time.Minute, OnResolved: func(_ context.Context, tx *db.Tx, a Approval) error {
+		tx.AfterCommit(func() { expired <- a.State })
+		return nil
+	}})
+	b.mustAsk("tool/1.0")
+	for range 2 {
+		if err := b.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.pass(2 * time.Minute)
+	select {
+	case s := <-expired:
+		if s != Expired {
+			t.Errorf("it is %s", s)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it never expired")
+	}
+	b.Stop()
+	b.Stop()
+}
