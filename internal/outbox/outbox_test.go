@@ -402,7 +402,9 @@ func TestAChannelThatOnlyAsksToWaitIsGivenUpByTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dbtest.KindSQLite, Options{Attempts: 2, GiveUp: time.Hour})
 	n := b.network("net")
-	n.next = func(Item) (bool, error) { return false, &RetryAfter{After: 10 * time.Minute, Err: errors.New("slow down")} }
+	n.next = func(Item) (bool, error) {
+		return false, &RetryAfter{After: 10 * time.Minute, Err: errors.New("slow down")}
+	}
 	it := b.put(say("c", "net", 0))
 	for range 6 {
 		b.round()
