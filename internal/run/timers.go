@@ -55,14 +55,20 @@ func (e *Engine) scanTimer(r *db.Rows) (t Timer, err error) {
 	return t, err
 }
 
-// Timers lists the armed timers of an owner, or of all, the next first.
+// Timers lists the armed timers of an owner, or of all, the next first; at most
+// 1,000 of them.
 func (e *Engine) Timers(ctx context.Context, owner string) (out []Timer, err error) {
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		out, err = db.All(ctx, q, e.scanTimer, `SELECT id, kind, owner, nominal, payload FROM timers
-			WHERE state = 'armed' AND ($1 = '' OR owner = $1) ORDER BY fire_at, id LIMIT 1000`, owner)
+		out, err = e.TimersIn(ctx, q, owner)
 		return err
 	})
 	return out, err
+}
+
+// TimersIn is Timers inside a transaction or snapshot of the caller.
+func (e *Engine) TimersIn(ctx context.Context, q db.Q, owner string) ([]Timer, error) {
+	return db.All(ctx, q, e.scanTimer, `SELECT id, kind, owner, nominal, payload FROM timers
+		WHERE state = 'armed' AND ($1 = '' OR owner = $1) ORDER BY fire_at, id LIMIT 1000`, owner)
 }
 
 // fireOnce fires the timers that are due. The wall clock is compared, so that a
