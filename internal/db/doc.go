@@ -9,7 +9,8 @@
 //
 //   - nil from InTx means the rows are durable. Any error means they are not
 //     there, except class Unknown: the connection to PostgreSQL was lost while it
-//     committed and the server can no longer say what became of it.
+//     committed and the server can no longer say what became of it, or the disk
+//     failed to confirm a flush of SQLite's log.
 //   - An error or panic of one caller's function rolls back to its savepoint and
 //     reaches that caller only.
 //   - A statement that fails poisons its caller's transaction: the function can
@@ -19,6 +20,9 @@
 //     connection). The callers of the batch are then run again, one transaction
 //     each. A function may therefore run twice: it must have no effect but its
 //     statements, take no lock, do no I/O, and stay under 50 ms.
+//   - InTx and Read do not nest, in whatever order: class Internal.
+//   - One query is open at a time, and rows are closed before the function returns,
+//     on both stores, because PostgreSQL wants it so.
 //   - The context of a caller is looked at before its function starts and never
 //     after: a deadline that fires inside SQLite would roll back its neighbours.
 //

@@ -430,3 +430,19 @@ func TestNotificationReachesTheWatchersOfAnotherNode(t *testing.T) {
 	}
 	<-woken // the limit of the test run ends a wait for ever
 }
+
+func TestCommitThatTheServerAnswersWithRollbackIsAnError(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Postgres(t)
+	err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ('k', 'v')")
+		tx.Abort()
+		return err
+	})
+	if !fault.Is(err, fault.Unavailable) || len(keys(t, d)) != 0 {
+		t.Errorf("told %v", err)
+	}
+	if err := put(t.Context(), d, "after"); err != nil {
+		t.Error(err)
+	}
+}
