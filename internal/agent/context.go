@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/run"
@@ -111,15 +112,21 @@ func (s *Snapshot) add(e entry) {
 	}
 }
 
+// unmarked takes from others' text what would end the marks it is shown between.
+var unmarked = strings.NewReplacer("«", "<", "»", ">")
+
 // presented is the message as a model is shown it: the operator's words plainly,
-// anybody else's between marks that the text itself cannot contain.
+// anybody else's between marks that neither the text nor the name can contain.
 func presented(in TurnInput) string {
 	if in.Source.Trusted() {
 		return in.Text
 	}
-	text := strings.NewReplacer("«", "<", "»", ">").Replace(in.Text)
-	return fmt.Sprintf("«data from %s»\n%s\n«end of data»", in.SenderName, text)
+	name, _ := guard.CutText(strings.Join(strings.Fields(guard.CleanText(in.SenderName)), " "), maxSenderName)
+	return fmt.Sprintf("«data from %s»\n%s\n«end of data»", unmarked.Replace(name), unmarked.Replace(in.Text))
 }
+
+// maxSenderName is how much of a sender's name a model is shown, in bytes.
+const maxSenderName = 80
 
 func (a *Agents) system(in TurnInput, who Identity, facts []Fact) string {
 	var b strings.Builder
