@@ -209,7 +209,7 @@ var stopWords = wordSet(`a about after all also am an and any are as at be been 
 
 func wordSet(list string) map[string]bool {
 	out := map[string]bool{}
-	for _, w := range strings.Fields(list) {
+	for w := range strings.FieldsSeq(list) {
 		out[w] = true
 	}
 	return out

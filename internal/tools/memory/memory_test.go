@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -40,7 +39,7 @@ func setup(t *testing.T, d *db.DB) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, db: d, run: "r1"}
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	m := memory.NewMemory(d, v, eventlog.NewLog(d, v, nil, eventlog.Options{}), memory.Options{})
 	if err := New(m, nil).Register(b.reg); err != nil {
 		t.Fatal(err)

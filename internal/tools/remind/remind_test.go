@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -53,7 +52,7 @@ func setup(t *testing.T, d *db.DB) *bench {
 	}
 	b := &bench{t: t, db: d, log: eventlog.NewLog(d, v, nil, eventlog.Options{Poll: 20 * time.Millisecond})}
 	b.engine = run.New(d, v, b.log, run.NewKinds(), run.Options{Poll: 20 * time.Millisecond})
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := New(b.engine, stockholm(t)).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -38,7 +37,7 @@ func setup(t testing.TB, d *db.DB) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, blobs: blob.New(d, v), owned: map[string]label.Label{}}
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	lookup := func(_ context.Context, conversation, handle string) (label.Label, error) {
 		if handle == "blob_down" {
 			return label.Label{}, errors.New("the store is down")
