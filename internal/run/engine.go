@@ -97,16 +97,18 @@ type Engine struct {
 	opt   Options
 	node  string // this process, one boot
 
-	mu       sync.Mutex
-	live     map[string]*Run
-	claims   string // the claim statement, made at Open from the kinds
-	leaseMu  sync.Mutex
-	lease    time.Time
-	started  bool
-	stopping chan struct{} // closed by Stop: no new step begins
-	quit     context.CancelFunc
-	loops    sync.WaitGroup
-	runs     sync.WaitGroup
+	mu        sync.Mutex
+	live      map[string]*Run
+	claims    string // the claim statement, made at Open from the kinds
+	leaseMu   sync.Mutex
+	lease     time.Time
+	started   bool
+	stopping  chan struct{} // closed by Stop: no new step begins
+	quit      context.CancelFunc
+	graceOver chan struct{} // closed by Stop: outcomes wait no longer for the store
+	dispatch  sync.WaitGroup
+	loops     sync.WaitGroup
+	runs      sync.WaitGroup
 }
 
 // New returns an engine. Kinds may be added until Open.
@@ -128,7 +130,7 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *En
 	}
 	return &Engine{
 		db: d, vault: v, log: l, slog: o.Logger, kinds: kinds, opt: o, node: id.New("boot"),
-		live: map[string]*Run{}, stopping: make(chan struct{}),
+		live: map[string]*Run{}, stopping: make(chan struct{}), graceOver: make(chan struct{}),
 	}
 }
 
@@ -143,8 +145,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	if e.started {
 		return nil
 	}
-	e.claims = `SELECT id FROM runs WHERE state IN ('queued', 'waiting') AND next_at <= $1 AND kind IN (` +
-		e.kinds.known() + `) ORDER BY next_at, seq LIMIT $2`
+	e.claims = e.claimSQL()
 	if err := e.renew(ctx, 0); err != nil {
 		return fmt.Errorf("take the node's lease: %w", err)
 	}
@@ -153,9 +154,15 @@ func (e *Engine) Open(ctx context.Context) error {
 	}
 	loops, quit := context.WithCancel(context.Background())
 	e.quit, e.started = quit, true
-	e.loops.Go(func() { e.dispatchLoop(loops) })
+	e.dispatch.Go(func() { e.dispatchLoop(loops) })
 	e.loops.Go(func() { e.upkeepLoop(loops) })
 	return nil
+}
+
+// claimSQL selects the runs that are due and of a kind this node knows.
+func (e *Engine) claimSQL() string {
+	return `SELECT id FROM runs WHERE state IN ('queued', 'waiting') AND next_at <= $1 AND kind IN (` +
+		e.kinds.known() + `) ORDER BY next_at, seq LIMIT $2`
 }
 
 // Stop lets effects under way come to their end, for at most Options.Grace, then
@@ -169,6 +176,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.started = false
 	close(e.stopping)
+	e.mu.Unlock()
+	e.dispatch.Wait() // it begins nothing any more
+	e.mu.Lock()
 	for _, r := range e.live {
 		r.stopModel()
 	}
@@ -187,6 +197,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	for _, r := range e.live {
 		r.cancel(errStopping)
 	}
+	close(e.graceOver)
 	e.mu.Unlock()
 	<-done
 	e.quit()
@@ -309,15 +320,25 @@ func (e *Engine) begin(rec Record) {
 func (e *Engine) work(r *Run) {
 	kind, _ := e.kinds.get(r.rec.Kind)
 	result, err := e.handle(kind, r)
+	e.conclude(r, kind, result, err)
+}
+
+// conclude records how a handler ended, unless that is recorded already.
+func (e *Engine) conclude(r *Run, kind Kind, result []byte, err error) {
+	err = r.leave(errEnded, func() error {
+		if errors.Is(err, errLost) || errors.Is(context.Cause(r.ctx), errLost) {
+			return errLost
+		}
+		if err := r.flush(); err != nil {
+			return err
+		}
+		return e.settle(r, kind, result, err)
+	})
 	switch {
-	case r.finished.Load(), errors.Is(err, errParked), errors.Is(err, errUncertain):
-		return // recorded by the call that ended it
-	case errors.Is(err, errLost), errors.Is(context.Cause(r.ctx), errLost):
+	case Unwinding(err), errors.Is(err, errEnded): // recorded, by this or by what ended it before
+	case errors.Is(err, errLost):
 		e.slog.Warn("a run was taken over", "run", r.rec.ID)
-		return
-	}
-	err = e.settle(r, kind, result, err)
-	if err != nil && !errors.Is(err, errLost) {
+	default:
 		e.slog.Error("record the end of a run", "run", r.rec.ID, "error", err)
 	}
 }
@@ -330,7 +351,7 @@ func (e *Engine) handle(kind Kind, r *Run) (result []byte, err error) {
 			err = fault.New(fault.Internal, "panic: %v", p)
 		}
 	}()
-	if err := r.loadSteps(); err != nil {
+	if err := r.insist(r.ctx, r.loadSteps); err != nil {
 		return nil, err
 	}
 	return kind.Handle(r.ctx, r)
@@ -340,7 +361,7 @@ func (e *Engine) handle(kind Kind, r *Run) (result []byte, err error) {
 func (e *Engine) settle(r *Run, kind Kind, result []byte, err error) error {
 	switch cause := context.Cause(r.ctx); {
 	case err != nil && (errors.Is(err, errStopping) || errors.Is(cause, errStopping)):
-		return r.commit(change{kind: evRequeued, data: requeuedData{Why: "the daemon stopped"}, nextAt: 1}, nil)
+		return r.orCancelled(kind, change{kind: evRequeued, data: requeuedData{Why: "the daemon stopped"}, nextAt: 1})
 	case err != nil && (errors.Is(err, errCancelled) || errors.Is(cause, errCancelled)):
 		return r.end(kind, evCancelled, endedData{Class: fault.Cancelled, Error: "cancelled"}, nil)
 	case err == nil:
@@ -348,10 +369,20 @@ func (e *Engine) settle(r *Run, kind Kind, result []byte, err error) error {
 	case r.rec.Attempt+1 < kind.Attempts && !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Denied):
 		wait := waitingData{For: ForRetry, Class: fault.ClassOf(err), Error: err.Error()}
 		wait.Until = e.db.Time() + backoff(kind, r.rec.Attempt+1).Microseconds()
-		return r.commit(change{kind: evWaiting, data: wait, nextAt: wait.Until}, nil)
+		return r.orCancelled(kind, change{kind: evWaiting, data: wait, nextAt: wait.Until})
 	default:
 		return r.end(kind, evFailed, endedData{Class: fault.ClassOf(err), Error: err.Error()}, nil)
 	}
+}
+
+// orCancelled makes a move that would let the run go on later, or ends it if
+// somebody has asked it to stop.
+func (r *Run) orCancelled(kind Kind, c change) error {
+	err := r.insist(context.WithoutCancel(r.ctx), func() error { return r.commit(c, nil) })
+	if errors.Is(err, errCancelled) {
+		return r.end(kind, evCancelled, endedData{}, nil)
+	}
+	return err
 }
 
 func backoff(kind Kind, n int) time.Duration {

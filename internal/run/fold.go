@@ -91,7 +91,7 @@ func (v *view) fold(e eventlog.Event) error {
 		evResolved: (*view).resolved, evStepOpened: (*view).stepOpened,
 		evStepReopened: (*view).stepReopened, evStepClosed: (*view).stepClosed,
 	}[e.Kind]
-	if from == Running && to != Running && to != Cancelling && v.Resumed > 0 {
+	if from == Running && to != Running && to != Cancelling && e.Kind != evRequeued {
 		v.Spent += max(0, e.At-v.Resumed)
 	}
 	return apply(v, e)
@@ -161,8 +161,10 @@ func (v *view) waiting(e eventlog.Event) error {
 func (v *view) requeued(e eventlog.Event) error {
 	d, err := decode[requeuedData](e)
 	v.Owner = ""
-	if d.Crash {
+	if d.Crash { // nobody knows when its node died: that stretch is not counted as work
 		v.Crashes++
+	} else {
+		v.Spent += max(0, e.At-v.Resumed)
 	}
 	return err
 }

@@ -16,30 +16,28 @@ import (
 // is woken or until has come. ready is asked in the same transaction and prevents
 // the wait if what is waited for is there already; Park then returns nil.
 func (r *Run) Park(ctx context.Context, what Wait, ref string, until int64, ready func(ctx context.Context, tx *db.Tx) (bool, error)) error {
-	if err := r.mayBegin(ctx); err != nil {
-		return err
-	}
-	stays := false
-	err := r.commitAll([]change{{kind: evWaiting, data: waitingData{For: what, Ref: ref, Until: until}, nextAt: until}},
-		func(ctx context.Context, tx *db.Tx, c []change) error {
-			stays = false
-			if ready == nil {
-				return nil
-			}
-			there, err := ready(ctx, tx)
-			if err != nil || !there {
-				return err
-			}
-			stays = true
-			return errReady
+	err := r.leave(errParked, func() error {
+		if err := r.mayBegin(ctx); err != nil {
+			return err
+		}
+		return r.insist(ctx, func() error {
+			return r.commit(change{kind: evWaiting, data: waitingData{For: what, Ref: ref, Until: until}, nextAt: until},
+				func(ctx context.Context, tx *db.Tx) error {
+					if ready == nil {
+						return nil
+					}
+					there, err := ready(ctx, tx)
+					if err == nil && there {
+						err = errReady
+					}
+					return err
+				})
 		})
-	if stays && errors.Is(err, errReady) {
+	})
+	if errors.Is(err, errReady) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return errParked
+	return err
 }
 
 // errReady rolls back a park that is not needed.
@@ -75,54 +73,55 @@ func (e *Engine) WakeTx(ctx context.Context, tx *db.Tx, id string, what Wait, re
 // Finish records the run's last step and its end in one commit, with the rows fn
 // writes. The handler returns nil after it.
 func (r *Run) Finish(ctx context.Context, spec StepSpec, result json.RawMessage, fn func(ctx context.Context, tx *db.Tx) error) error {
-	if err := r.mayBegin(ctx); err != nil {
-		return err
-	}
 	kind, _ := r.e.kinds.get(r.rec.Kind)
 	spec.Policy = Policy{Kind: Repeatable}
-	seq := r.nextSeq()
 	out := Succeed(result)
-	changes := []change{r.closing(spec, seq, &out), {kind: evCompleted, data: endedData{ResultMAC: r.e.contentMAC(r.rec.ID, "", result)}, result: result}}
-	err := r.insist(func() error {
-		return r.commitAll(changes, func(ctx context.Context, tx *db.Tx, c []change) error {
-			if err := fn(ctx, tx); err != nil {
-				return err
-			}
-			if err := r.onClose(ctx, tx, spec, &out, &c[0]); err != nil {
-				return err
-			}
-			return r.e.ended(ctx, tx, kind, r.rec, Completed)
+	changes := []change{r.closing(spec, r.nextSeq(), &out), {kind: evCompleted, data: endedData{ResultMAC: r.e.contentMAC(r.rec.ID, "", result)}, result: result}}
+	err := r.leave(errEnded, func() error {
+		if err := r.mayBegin(ctx); err != nil {
+			return err
+		}
+		return r.insist(ctx, func() error {
+			return r.commitAll(changes, func(ctx context.Context, tx *db.Tx, c []change) error {
+				if err := fn(ctx, tx); err != nil {
+					return err
+				}
+				if err := r.onClose(ctx, tx, spec, &out, &c[0]); err != nil {
+					return err
+				}
+				return r.e.ended(ctx, tx, kind, r.rec, Completed)
+			})
 		})
 	})
-	if err == nil {
-		r.finished.Store(true)
+	if errors.Is(err, errEnded) {
+		return nil
 	}
 	return err
 }
 
-// end records the end of a run as its owner.
+// end records the end of a run as its owner. A run that somebody asked to stop
+// ends as cancelled, whatever it came to.
 func (r *Run) end(kind Kind, event string, d endedData, result json.RawMessage) error {
-	err := r.insist(func() error {
+	return r.insist(context.WithoutCancel(r.ctx), func() error {
 		return r.e.db.InTx(context.WithoutCancel(r.ctx), func(ctx context.Context, tx *db.Tx) error {
 			cur, err := r.e.load(ctx, tx, r.rec.ID)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if cur.State == Cancelling && event == evCompleted {
-				event, d = evCancelled, endedData{Class: fault.Cancelled, Error: "cancelled"}
-			}
-			if cur.State == Running && event == evCancelled {
-				if _, err := r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, change{kind: evCancelling, data: endedData{By: "ombud"}}); err != nil {
+			case cur.State == Cancelling:
+				return r.e.endCancelled(ctx, tx, kind, cur, r.rec.Fence)
+			case event == evCancelled:
+				if cur, err = r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, change{kind: evCancelling, data: endedData{By: "ombud"}}); err != nil {
 					return err
 				}
+				return r.e.endCancelled(ctx, tx, kind, cur, r.rec.Fence)
+			}
+			if _, err := r.e.closeOpen(ctx, tx, cur, r.rec.Fence); err != nil {
+				return err
 			}
 			return r.e.endTx(ctx, tx, kind, r.rec.ID, r.rec.Fence, change{kind: event, actor: r.rec.Actor, data: d, result: result})
 		})
 	})
-	if errors.Is(err, errLost) {
-		r.cancel(errLost)
-	}
-	return err
 }
 
 // endTx ends a run and lets its kind tell of it, in one transaction.
@@ -164,7 +163,7 @@ func (e *Engine) CancelTx(ctx context.Context, tx *db.Tx, id, by, why string) er
 	}
 	if rec.Owner == "" {
 		kind, _ := e.kinds.get(rec.Kind)
-		return e.endCancelled(ctx, tx, kind, rec)
+		return e.endCancelled(ctx, tx, kind, rec, noFence)
 	}
 	tx.AfterCommit(func() { e.cancelLocal(id) })
 	return nil
@@ -236,3 +235,7 @@ func (e *Engine) Wait(ctx context.Context, id string) (Record, error) {
 		}
 	}
 }
+
+// Watch returns a channel that receives when some run may have moved: a hint for
+// whoever also looks.
+func (e *Engine) Watch() (<-chan struct{}, func()) { return e.db.Watch(topic) }

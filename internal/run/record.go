@@ -36,7 +36,8 @@ type Record struct {
 	Result                     json.RawMessage
 	NextAt                     int64
 
-	slot *int64
+	slot      *int64
+	lastEvent string // the id of the event that moved it last, in a record from advance
 }
 
 // Wait says what a waiting run waits for.

@@ -43,7 +43,7 @@ type Spec struct {
 	Cause      string // the event that caused it
 	Actor      string
 	Input      any
-	At         int64 // not before, Unix microseconds; 0 for now
+	At         int64 // not before, Unix microseconds; 0 for now; not with a Key
 }
 
 // StartTx creates a run in the caller's transaction, so that what caused it and
@@ -56,6 +56,9 @@ func (e *Engine) StartTx(ctx context.Context, tx *db.Tx, s Spec) (string, error)
 	input, err := json.Marshal(s.Input)
 	if err != nil {
 		return "", fault.New(fault.Invalid, "input of a %s run: %w", s.Kind, err)
+	}
+	if s.Key != "" && s.At > 0 {
+		return "", fault.New(fault.Invalid, "a %s run with a key starts when its turn comes, not at a time", s.Kind)
 	}
 	if s.ID == "" {
 		s.ID = id.New("run")
@@ -86,14 +89,15 @@ func (e *Engine) place(ctx context.Context, tx *db.Tx, s Spec) (slot *int64, inh
 			return nil, false, fault.New(fault.Invalid, "runs may be started %d deep, not more", maxAncestors)
 		}
 		var key, up string
-		err := tx.QueryRow(ctx, "SELECT key, parent FROM runs WHERE id = $1", parent).Scan(&key, &up)
+		var state State
+		err := tx.QueryRow(ctx, "SELECT key, parent, state FROM runs WHERE id = $1", parent).Scan(&key, &up, &state)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, false, fault.New(fault.NotFound, "no parent run %s", parent)
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		if key == s.Key {
+		if key == s.Key && state.holdsKey() {
 			return nil, true, nil
 		}
 		parent = up

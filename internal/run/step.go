@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -20,6 +19,7 @@ var (
 	errUncertain = errors.New("the run is uncertain")
 	errStopping  = errors.New("the daemon stops")
 	errCancelled = errors.New("the run was cancelled")
+	errEnded     = errors.New("the run has ended")
 )
 
 // Unwinding reports whether err is the engine ending a handler, not a failure of
@@ -36,18 +36,22 @@ func Unwinding(err error) bool {
 // Run is a run being worked on. Its methods may be called from several goroutines
 // of its handler, but a step name only once in an execution.
 type Run struct {
-	e        *Engine
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	began    time.Time
-	finished atomic.Bool
-	halted   chan struct{} // closed when the daemon stops: waits and model calls end
+	e      *Engine
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	began  time.Time
+	halted chan struct{} // closed when the daemon stops: waits and model calls end
 
-	mu      sync.Mutex
-	rec     Record
-	steps   map[string]*Step
-	seq     int64
-	pending []lazyStep // outcomes that ride with the next commit
+	leaving sync.Mutex // held by whoever moves the run out of running
+
+	mu       sync.Mutex
+	rec      Record
+	steps    map[string]*Step
+	seq      int64
+	pending  []lazyStep // outcomes that ride with the next commit
+	underWay int        // steps between their beginning and their commit
+	quiet    *sync.Cond // on mu: underWay has changed
+	left     error      // why no further step may begin in this execution
 }
 
 type lazyStep struct {
@@ -58,7 +62,9 @@ type lazyStep struct {
 
 func newRun(e *Engine, rec Record) *Run {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Run{e: e, ctx: ctx, cancel: cancel, began: time.Now(), rec: rec, steps: map[string]*Step{}, halted: make(chan struct{})}
+	r := &Run{e: e, ctx: ctx, cancel: cancel, began: time.Now(), rec: rec, steps: map[string]*Step{}, halted: make(chan struct{})}
+	r.quiet = sync.NewCond(&r.mu)
+	return r
 }
 
 // stopModel tells the handler that the daemon stops. The caller holds e.mu.
@@ -131,24 +137,109 @@ type StepSpec struct {
 // policy. The error is the engine's and unwinds the handler; a failure of the work
 // is in the outcome.
 func (r *Run) Do(ctx context.Context, spec StepSpec, fn func(ctx context.Context) Outcome) (Outcome, error) {
-	if s, ok := r.Recorded(spec.Name); ok && s.State != Open {
-		return s.outcome(), nil
-	} else if ok {
-		return r.resume(ctx, spec, s.Seq, fn)
+	out, err := r.do(ctx, spec, fn)
+	if err == nil && out.State == Unknown {
+		err = r.InDoubt(spec.Name)
 	}
-	if err := r.mayBegin(ctx); err != nil {
+	return out, err
+}
+
+func (r *Run) do(ctx context.Context, spec StepSpec, fn func(ctx context.Context) Outcome) (Outcome, error) {
+	s, met := r.Recorded(spec.Name)
+	if met && s.State != Open {
+		return s.outcome(), nil
+	}
+	if err := r.enter(ctx); err != nil {
 		return Outcome{}, err
+	}
+	defer r.exit()
+	if met {
+		spec.Policy = stricter(s.Policy, spec.Policy)
+		return r.resume(ctx, spec, s.Seq, fn)
 	}
 	seq := r.nextSeq()
 	if spec.Policy.Kind != Repeatable {
 		if err := r.e.coverEffect(ctx, spec.Timeout); err != nil {
 			return Outcome{}, err
 		}
-		if err := r.openStep(spec, seq); err != nil {
+		if err := r.openStep(ctx, spec, seq); err != nil {
 			return Outcome{}, err
 		}
 	}
 	return r.perform(ctx, spec, seq, fn)
+}
+
+// stricter is the policy for a step that was begun under one and is met under
+// another: what could not be repeated when it was begun cannot be now.
+func stricter(begun PolicyKind, now Policy) Policy {
+	if begun == AtMostOnce || begun == Probed && now.Kind != Probed {
+		return Policy{Kind: AtMostOnce}
+	}
+	return now
+}
+
+// enter counts a step as under way. A run does not leave the state running before
+// every such step has made its commit: only then is an open step one that a crash
+// interrupted.
+func (r *Run) enter(ctx context.Context) error {
+	r.leaving.Lock()
+	defer r.leaving.Unlock()
+	if err := r.mayBegin(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left != nil {
+		return r.left
+	}
+	r.underWay++
+	return nil
+}
+
+func (r *Run) exit() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.underWay--
+	r.quiet.Broadcast()
+}
+
+// leave moves the run out of running with commit, once no step is under way, and
+// returns why. If commit fails the run stays and its error is returned. It must not
+// be called from within a step.
+func (r *Run) leave(why error, commit func() error) error {
+	r.leaving.Lock() // no step begins meanwhile
+	defer r.leaving.Unlock()
+	r.mu.Lock()
+	for r.underWay > 0 {
+		r.quiet.Wait()
+	}
+	left := r.left
+	r.mu.Unlock()
+	if left != nil { // a parallel step was first
+		return left
+	}
+	if err := commit(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.left = why
+	r.mu.Unlock()
+	return why
+}
+
+// InDoubt makes the run uncertain because of a step of unknown outcome, unless its
+// kind is told of such steps. It returns the error that unwinds the handler.
+func (r *Run) InDoubt(name string) error {
+	kind, _ := r.e.kinds.get(r.rec.Kind)
+	s, ok := r.Recorded(name)
+	if !ok || s.State != Unknown || kind.TellUnknown {
+		return nil
+	}
+	return r.leave(errUncertain, func() error {
+		return r.insist(r.ctx, func() error {
+			return r.commit(change{kind: evUncertain, data: endedData{Class: fault.Unknown, Error: name + ": " + s.Error}}, nil)
+		})
+	})
 }
 
 func (r *Run) nextSeq() int64 {
@@ -169,11 +260,12 @@ func (r *Run) mayBegin(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (r *Run) openStep(spec StepSpec, seq int64) error {
-	return r.commit(change{kind: evStepOpened, step: spec.Name, data: stepData{
+func (r *Run) openStep(ctx context.Context, spec StepSpec, seq int64) error {
+	c := change{kind: evStepOpened, step: spec.Name, data: stepData{
 		Name: spec.Name, Kind: spec.Kind, Policy: spec.Policy.Kind, Seq: seq,
 		TimeoutUS: spec.Timeout.Microseconds(), InputMAC: spec.InputMAC,
-	}}, spec.OnOpen)
+	}}
+	return r.insist(ctx, func() error { return r.commit(c, spec.OnOpen) })
 }
 
 // perform runs the effect between its two commits.
@@ -199,9 +291,6 @@ func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx
 
 // resume treats a step that a crash interrupted.
 func (r *Run) resume(ctx context.Context, spec StepSpec, seq int64, fn func(ctx context.Context) Outcome) (Outcome, error) {
-	if err := r.mayBegin(ctx); err != nil {
-		return Outcome{}, err
-	}
 	if err := r.e.coverEffect(ctx, spec.Timeout); err != nil {
 		return Outcome{}, err
 	}
@@ -212,6 +301,9 @@ func (r *Run) resume(ctx context.Context, spec StepSpec, seq int64, fn func(ctx 
 		case Happened:
 			return r.closeStep(spec, seq, out)
 		case CannotTell:
+			if err := r.mayBegin(ctx); err != nil {
+				return Outcome{}, err // it was not asked in earnest: the next start asks again
+			}
 			return r.closeStep(spec, seq, unknownOutcome("it was interrupted and what became of it cannot be told"))
 		case DidNotHappen:
 		}
@@ -219,15 +311,17 @@ func (r *Run) resume(ctx context.Context, spec StepSpec, seq int64, fn func(ctx 
 		return r.closeStep(spec, seq, unknownOutcome("it was interrupted: it may or may not have happened"))
 	case Repeatable, Noted:
 	}
-	err := r.commit(change{kind: evStepReopened, step: spec.Name, data: stepData{Name: spec.Name}}, func(ctx context.Context, tx *db.Tx) error {
-		if spec.OnReopen == nil {
-			return nil
-		}
-		s, err := r.e.loadStep(ctx, tx, r.rec.ID, spec.Name)
-		if err != nil {
-			return err
-		}
-		return spec.OnReopen(ctx, tx, s.Repeats)
+	err := r.insist(ctx, func() error {
+		return r.commit(change{kind: evStepReopened, step: spec.Name, data: stepData{Name: spec.Name}}, func(ctx context.Context, tx *db.Tx) error {
+			if spec.OnReopen == nil {
+				return nil
+			}
+			s, err := r.e.loadStep(ctx, tx, r.rec.ID, spec.Name)
+			if err != nil {
+				return err
+			}
+			return spec.OnReopen(ctx, tx, s.Repeats)
+		})
 	})
 	if err != nil {
 		return Outcome{}, err
@@ -243,13 +337,8 @@ func unknownOutcome(text string) Outcome {
 // while the store is merely unavailable; only when the daemon ends does the step
 // stay open.
 func (r *Run) closeStep(spec StepSpec, seq int64, out Outcome) (Outcome, error) {
-	kind, _ := r.e.kinds.get(r.rec.Kind)
-	doubt := out.State == Unknown && !kind.TellUnknown
-	err := r.insist(func() error {
+	err := r.insist(context.WithoutCancel(r.ctx), func() error {
 		changes := []change{r.closing(spec, seq, &out)}
-		if doubt {
-			changes = append(changes, change{kind: evUncertain, data: endedData{Class: fault.Unknown, Error: spec.Name + ": " + out.Err.Error()}})
-		}
 		return r.commitAll(changes, func(ctx context.Context, tx *db.Tx, c []change) error {
 			return r.onClose(ctx, tx, spec, &out, &c[0])
 		})
@@ -258,16 +347,13 @@ func (r *Run) closeStep(spec StepSpec, seq int64, out Outcome) (Outcome, error) 
 		return out, err
 	}
 	r.remember(spec, seq, out)
-	if doubt {
-		return out, errUncertain
-	}
 	return out, nil
 }
 
 func (r *Run) closing(spec StepSpec, seq int64, out *Outcome) change {
 	d := stepData{
 		Name: spec.Name, Kind: spec.Kind, Policy: spec.Policy.Kind, Seq: seq, InputMAC: spec.InputMAC,
-		State: out.State, ResultMAC: r.e.contentMAC(r.rec.ID, spec.Name, out.Result), Cost: out.Cost, CostKnown: out.CostKnown,
+		State: out.State, ResultMAC: r.e.contentMAC(r.rec.ID, spec.Name, out.Result), Cost: out.Cost, CostKnown: out.CostKnown, Audit: out.Audit,
 	}
 	if out.Err != nil {
 		d.Class, d.Error = fault.ClassOf(out.Err), out.Err.Error()
@@ -282,9 +368,7 @@ func (r *Run) onClose(ctx context.Context, tx *db.Tx, spec StepSpec, out *Outcom
 	if err := spec.OnClose(ctx, tx, out); err != nil {
 		return err
 	}
-	d := c.data.(stepData)
-	d.Audit, d.Cost, d.CostKnown = out.Audit, out.Cost, out.CostKnown
-	c.data = d
+	*c = r.closing(spec, c.data.(stepData).Seq, out)
 	return nil
 }
 
@@ -299,23 +383,26 @@ func (r *Run) remember(spec StepSpec, seq int64, out Outcome) {
 	r.steps[spec.Name] = s
 }
 
-// insist repeats a commit while the store is unavailable, until the daemon ends.
-func (r *Run) insist(commit func() error) error {
+// insist repeats a commit while the store is unavailable, until ctx ends, the run
+// was taken over or the daemon's grace is over.
+func (r *Run) insist(ctx context.Context, commit func() error) error {
 	pause := 100 * time.Millisecond
 	for {
 		err := commit()
 		if !fault.Is(err, fault.Unavailable) {
 			return err
 		}
-		r.e.slog.Warn("an outcome waits for the store", "run", r.rec.ID, "error", err)
+		if errors.Is(context.Cause(r.ctx), errLost) {
+			return errors.Join(errLost, err)
+		}
+		r.e.slog.Warn("a run waits for the store", "run", r.rec.ID, "error", err)
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, 5*time.Second)
-		case <-r.ctx.Done():
-			if cause := context.Cause(r.ctx); errors.Is(cause, errStopping) || errors.Is(cause, errLost) {
-				return errors.Join(cause, err)
-			}
-			<-time.After(pause) // cancelled, but what happened must still be recorded
+		case <-r.e.graceOver:
+			return errors.Join(errStopping, err)
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
@@ -327,9 +414,10 @@ func (r *Run) DoTx(ctx context.Context, spec StepSpec, fn func(ctx context.Conte
 	if s, ok := r.Recorded(spec.Name); ok && s.State != Open {
 		return s.outcome(), nil
 	}
-	if err := r.mayBegin(ctx); err != nil {
+	if err := r.enter(ctx); err != nil {
 		return Outcome{}, err
 	}
+	defer r.exit()
 	spec.Policy = Policy{Kind: Repeatable}
 	seq := r.nextSeq()
 	var out Outcome
@@ -383,45 +471,81 @@ func (r *Run) commit(c change, extra func(ctx context.Context, tx *db.Tx) error)
 // first. extra runs before them in the same transaction and may fill them in.
 func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db.Tx, c []change) error) error {
 	r.mu.Lock()
-	lazy := append([]lazyStep(nil), r.pending...)
+	lazy := r.pending // taken out, so that a parallel commit does not write them too
+	r.pending = nil
 	r.mu.Unlock()
+	var outs []Outcome
+	var event string // the last one, to find out what became of a commit in doubt
 	err := r.e.db.InTx(context.WithoutCancel(r.ctx), func(ctx context.Context, tx *db.Tx) error {
 		var all []change
+		outs = outs[:0]
 		for _, l := range lazy {
 			out := l.out
 			c := r.closing(l.spec, l.seq, &out)
 			if err := r.onClose(ctx, tx, l.spec, &out, &c); err != nil {
 				return err
 			}
-			all = append(all, c)
+			all, outs = append(all, c), append(outs, out)
 		}
 		mine := append([]change(nil), changes...)
 		if err := extra(ctx, tx, mine); err != nil {
 			return err
 		}
-		for _, c := range append(all, mine...) {
+		event = ""
+		all = append(all, mine...)
+		for i, c := range all {
 			if c.actor == "" {
-				c.actor = r.rec.Actor
-			}
-			if _, err := r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, c); err != nil {
-				return err
+				all[i].actor = r.rec.Actor
 			}
 		}
-		return nil
+		rec, err := r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, all...)
+		if err == nil {
+			event = rec.lastEvent
+		}
+		return err
 	})
+	if event != "" && fault.Is(err, fault.Unknown) {
+		err = r.whatBecame(event, err)
+	}
 	if errors.Is(err, errLost) {
 		r.cancel(errLost)
 	}
 	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.pending = append(lazy, r.pending...)
 		return err
 	}
-	for _, l := range lazy {
-		r.remember(l.spec, l.seq, l.out)
+	for i, l := range lazy {
+		r.remember(l.spec, l.seq, outs[i])
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pending = r.pending[len(lazy):]
 	return nil
+}
+
+// flush records the lazy outcomes that no other commit took along.
+func (r *Run) flush() error {
+	r.mu.Lock()
+	none := len(r.pending) == 0
+	r.mu.Unlock()
+	if none {
+		return nil
+	}
+	return r.insist(context.WithoutCancel(r.ctx), func() error {
+		return r.commitAll(nil, func(context.Context, *db.Tx, []change) error { return nil })
+	})
+}
+
+// whatBecame finds out whether a commit that the store did not confirm is there:
+// nil if it is, class Unavailable if it is not and may be tried again.
+func (r *Run) whatBecame(event string, cause error) error {
+	err := r.insist(context.WithoutCancel(r.ctx), func() error {
+		_, err := r.e.log.ByID(context.WithoutCancel(r.ctx), event)
+		return err
+	})
+	if fault.Is(err, fault.NotFound) {
+		return fault.New(fault.Unavailable, "it is not there: %w", cause)
+	}
+	return err
 }
 
 // Any reports whether any recorded step of the run fits.

@@ -154,6 +154,9 @@ func (e *Engine) project(ctx context.Context, tx *db.Tx, v *view, c change) erro
 		}
 	}
 	if _, ok := next(v.State, c.kind); !ok {
+		if v.State == Cancelling {
+			return errCancelled
+		}
 		return fault.New(fault.Conflict, "run %s is %s: %s is not possible", v.ID, v.State, c.kind)
 	}
 	evs, err := e.log.AppendTx(ctx, tx, eventlog.New{
@@ -165,6 +168,7 @@ func (e *Engine) project(ctx context.Context, tx *db.Tx, v *view, c change) erro
 	if err := v.fold(evs[0]); err != nil {
 		return err
 	}
+	v.lastEvent = evs[0].ID
 	v.NextAt = never
 	if v.State == Queued || v.State == Waiting {
 		v.NextAt = c.nextAt
@@ -248,27 +252,79 @@ func (e *Engine) placeInLine(ctx context.Context, tx *db.Tx, before Record, v *v
 	switch {
 	case before.slot != nil && !v.State.holdsKey():
 		v.slot = nil
-		return e.promote(ctx, tx, v.ID, v.Key, *before.slot)
+		return e.promote(ctx, tx, &v.Record, *before.slot)
 	case before.State == Uncertain && v.State == Queued:
-		slot, err := e.freeSlot(ctx, tx, v.Key, v.Width)
+		slot, inherits, err := e.place(ctx, tx, Spec{Key: v.Key, Width: v.Width, Parent: v.Parent})
 		if err != nil {
 			return err
 		}
-		if v.slot = slot; slot == nil {
+		if v.slot = slot; slot == nil && !inherits {
 			v.NextAt = never
 		}
 	}
 	return nil
 }
 
-// promote hands a freed slot to the run of that key which arrived first.
-func (e *Engine) promote(ctx context.Context, tx *db.Tx, leaving, key string, slot int64) error {
-	if _, err := tx.Exec(ctx, "UPDATE runs SET slot = NULL WHERE id = $1", leaving); err != nil {
+// promote hands a freed slot on: to a run that worked in the place of the one that
+// leaves, if it goes on without it, else to the run of that key which arrived first.
+func (e *Engine) promote(ctx context.Context, tx *db.Tx, leaving *Record, slot int64) error {
+	if _, err := tx.Exec(ctx, "UPDATE runs SET slot = NULL WHERE id = $1", leaving.ID); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `UPDATE runs SET slot = $1, next_at = $2 WHERE id = (SELECT id FROM runs
-		WHERE key = $3 AND state = 'queued' AND slot IS NULL AND id <> $4 ORDER BY seq LIMIT 1)`, slot, tx.Now(), key, leaving)
+	heir, err := e.heir(ctx, tx, leaving)
+	if err != nil {
+		return err
+	}
+	if heir != "" {
+		_, err := tx.Exec(ctx, "UPDATE runs SET slot = $1 WHERE id = $2", slot, heir)
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE runs SET slot = $1, next_at = $2 WHERE id = (SELECT id FROM runs
+		WHERE key = $3 AND state = 'queued' AND slot IS NULL AND id <> $4 ORDER BY seq LIMIT 1)`, slot, tx.Now(), leaving.Key, leaving.ID)
 	return err
+}
+
+// relative is what heir needs to know of a run.
+type relative struct {
+	id, parent, key string
+	state           State
+	slot            sql.NullInt64
+	nextAt          int64
+}
+
+// maxRelatives bounds the search for an heir.
+const maxRelatives = 1000
+
+// heir finds a live run of the leaving one's family that has no place of its own
+// under the key and none of an ancestor's any more; "" if there is none.
+func (e *Engine) heir(ctx context.Context, tx *db.Tx, leaving *Record) (string, error) {
+	root := leaving.ID
+	for parent, depth := leaving.Parent, 0; parent != "" && depth < maxAncestors; depth++ {
+		root = parent
+		if err := tx.QueryRow(ctx, "SELECT parent FROM runs WHERE id = $1", parent).Scan(&parent); err != nil {
+			return "", err
+		}
+	}
+	covered := map[string]bool{} // by id: it or an ancestor of it holds the key
+	for next := []string{root}; len(next) > 0 && len(covered) < maxRelatives; next = next[1:] {
+		children, err := db.All(ctx, tx, func(r *db.Rows) (c relative, err error) {
+			err = r.Scan(&c.id, &c.parent, &c.key, &c.state, &c.slot, &c.nextAt)
+			return c, err
+		}, "SELECT id, parent, key, state, slot, next_at FROM runs WHERE parent = $1 AND parent <> '' ORDER BY seq LIMIT $2", next[0], int64(maxRelatives))
+		if err != nil {
+			return "", err
+		}
+		for _, c := range children {
+			holds := c.key == leaving.Key && c.state.holdsKey() && c.id != leaving.ID
+			inLine := c.state == Queued && c.nextAt == never
+			if holds && !c.slot.Valid && !inLine && !covered[c.parent] {
+				return c.id, nil
+			}
+			covered[c.id] = covered[c.parent] || holds && !inLine
+			next = append(next, c.id)
+		}
+	}
+	return "", nil
 }
 
 // freeSlot returns a place under key, or nil if all are taken or somebody stands
@@ -305,6 +361,7 @@ func (e *Engine) Get(ctx context.Context, id string) (rec Record, steps []*Step,
 // Filter narrows List. Zero fields do not narrow.
 type Filter struct {
 	State  State
+	Live   bool // every state that can still change
 	Kind   string
 	Key    string
 	Parent string
@@ -325,6 +382,9 @@ func (e *Engine) List(ctx context.Context, f Filter) (out []Record, err error) {
 			where = append(where, column+" = $"+itoa(len(args)))
 		}
 	}
+	if f.Live {
+		where = append(where, "ended = 0")
+	}
 	limit := f.Limit
 	if limit <= 0 {
 		limit = 50
@@ -334,6 +394,48 @@ func (e *Engine) List(ctx context.Context, f Filter) (out []Record, err error) {
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
 		out, err = db.All(ctx, q, func(r *db.Rows) (Record, error) { return e.scanRun(r.Scan) }, query, args...)
 		return err
+	})
+	return out, err
+}
+
+// Find returns the id of the one run whose id begins with prefix. Errors: NotFound,
+// Invalid if several do.
+func (e *Engine) Find(ctx context.Context, prefix string) (string, error) {
+	var ids []string
+	err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM runs WHERE substr(id, 1, $1) = $2 ORDER BY seq DESC LIMIT 2",
+			len(prefix), prefix)
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0 || prefix == "":
+		return "", fault.New(fault.NotFound, "no run %q", prefix)
+	case len(ids) > 1:
+		return "", fault.New(fault.Invalid, "several runs begin with %q", prefix).WithHint("give more of the id")
+	}
+	return ids[0], nil
+}
+
+// Counts is how many runs are in each live state.
+func (e *Engine) Counts(ctx context.Context) (map[State]int64, error) {
+	out := map[State]int64{}
+	err := e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		rows, err := q.Query(ctx, "SELECT state, count(*) FROM runs WHERE ended = 0 GROUP BY state")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }() // Err below tells what went wrong
+		for rows.Next() {
+			var s State
+			var n int64
+			if err := rows.Scan(&s, &n); err != nil {
+				return err
+			}
+			out[s] = n
+		}
+		return rows.Err()
 	})
 	return out, err
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -15,7 +16,8 @@ func (e *Engine) upkeepLoop(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(e.opt.Poll)
 	defer tick.Stop()
-	lastLease := time.Now()
+	lastLook := time.Now()
+	var dropped []lostRun
 	for {
 		if err := e.fireOnce(ctx); err != nil && ctx.Err() == nil {
 			e.slog.Warn("fire timers", "error", err)
@@ -23,14 +25,9 @@ func (e *Engine) upkeepLoop(ctx context.Context) {
 		if err := e.hearCancels(ctx); err != nil && ctx.Err() == nil {
 			e.slog.Warn("look for cancelled runs", "error", err)
 		}
-		if e.db.Postgres() && time.Since(lastLease) > e.opt.LeaseTTL/3 {
-			lastLease = time.Now()
-			if err := e.renew(ctx, 0); err != nil && ctx.Err() == nil {
-				e.slog.Warn("renew the node's lease", "error", err)
-			}
-			if err := e.recoverOnce(ctx, false); err != nil && ctx.Err() == nil {
-				e.slog.Warn("take over from dead nodes", "error", err)
-			}
+		if time.Since(lastLook) > e.opt.LeaseTTL/3 {
+			lastLook = time.Now()
+			dropped = e.look(ctx, dropped)
 		}
 		select {
 		case <-woken:
@@ -39,6 +36,21 @@ func (e *Engine) upkeepLoop(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// look is what upkeep does a few times in a lease.
+func (e *Engine) look(ctx context.Context, before []lostRun) []lostRun {
+	dropped, err := e.dropped(ctx, before)
+	if err == nil && e.db.Postgres() {
+		err = e.renew(ctx, 0)
+	}
+	if err == nil && e.db.Postgres() {
+		err = e.recoverOnce(ctx, false)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.slog.Warn("keep the lease and take over from dead nodes", "error", err)
+	}
+	return dropped
 }
 
 // renew extends this node's lease so that it covers need beyond its usual length.
@@ -85,91 +97,161 @@ func (e *Engine) coverEffect(ctx context.Context, timeout time.Duration) error {
 	return e.renew(ctx, timeout)
 }
 
+// lostRun is a run whose owner seems to be gone.
+type lostRun struct {
+	id, owner string
+	fence     int64
+}
+
+func scanLost(r *db.Rows) (l lostRun, err error) {
+	err = r.Scan(&l.id, &l.owner, &l.fence)
+	return l, err
+}
+
 // recoverOnce takes back the runs of nodes that are gone. On SQLite the lock file
 // proves that every other node is dead, without looking at a clock.
 func (e *Engine) recoverOnce(ctx context.Context, othersDead bool) error {
-	var lost []string
-	err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-		if othersDead {
-			lost, err = db.All(ctx, q, db.Column[string],
-				"SELECT id FROM runs WHERE state IN ('running', 'cancelling') AND owner <> $1 ORDER BY seq", e.node)
-			return err
-		}
-		lost, err = db.All(ctx, q, db.Column[string], `SELECT id FROM runs WHERE state IN ('running', 'cancelling') AND owner <> $1
-			AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = runs.owner AND nodes.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-			ORDER BY seq`, e.node)
-		return err
-	})
+	lost, err := e.lostRuns(ctx, othersDead)
 	if err != nil {
 		return err
 	}
-	for _, id := range lost {
-		err := e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return e.takeBack(ctx, tx, id) })
+	for _, l := range lost {
+		err := e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+			if !othersDead {
+				if alive, err := e.alive(ctx, tx, l.owner); err != nil || alive {
+					return err
+				}
+			}
+			return e.takeBack(ctx, tx, l, "its node is gone", true)
+		})
 		if err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
 	}
-	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if othersDead {
-			_, err := tx.Exec(ctx, "DELETE FROM nodes WHERE id <> $1", e.node)
-			return err
-		}
+	if !othersDead {
 		return nil
+	}
+	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM nodes WHERE id <> $1", e.node)
+		return err
 	})
 }
 
-// takeBack queues a dead node's run again, or ends it if it was being cancelled
-// or has taken too many nodes down.
-func (e *Engine) takeBack(ctx context.Context, tx *db.Tx, id string) error {
-	rec, err := e.load(ctx, tx, id)
-	if err != nil || rec.Owner == e.node {
+func (e *Engine) lostRuns(ctx context.Context, othersDead bool) (lost []lostRun, err error) {
+	query := "SELECT id, owner, fence FROM runs WHERE state IN ('running', 'cancelling') AND owner <> $1"
+	if !othersDead {
+		query += ` AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = runs.owner
+			AND nodes.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
+	}
+	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		lost, err = db.All(ctx, q, scanLost, query+" ORDER BY seq", e.node)
+		return err
+	})
+	return lost, err
+}
+
+// alive reports whether a node's lease has not ended.
+func (e *Engine) alive(ctx context.Context, tx *db.Tx, node string) (bool, error) {
+	now, err := tx.Clock(ctx)
+	if err != nil {
+		return false, err
+	}
+	var n int
+	err = tx.QueryRow(ctx, "SELECT count(*) FROM nodes WHERE id = $1 AND expires > $2", node, now).Scan(&n)
+	return n > 0, err
+}
+
+// dropped takes back the runs of this node on which it does not work: a claim or an
+// end whose commit was not confirmed, or an end that could not be recorded. before
+// is what the last look found; only what is found twice was not merely in between.
+func (e *Engine) dropped(ctx context.Context, before []lostRun) (now []lostRun, err error) {
+	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		now, err = db.All(ctx, q, scanLost, "SELECT id, owner, fence FROM runs WHERE state IN ('running', 'cancelling') AND owner = $1", e.node)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	now = slices.DeleteFunc(now, func(l lostRun) bool { return e.live[l.id] != nil })
+	e.mu.Unlock()
+	for _, l := range now {
+		if !slices.Contains(before, l) {
+			continue
+		}
+		e.slog.Warn("a run was dropped; it is taken back", "run", l.id)
+		err := e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return e.takeBack(ctx, tx, l, "it was dropped", false) })
+		if err != nil {
+			return now, err
+		}
+	}
+	return now, nil
+}
+
+// takeBack queues a run that its owner lost, or ends it if it was being cancelled
+// or has taken too many nodes down. lost is the run as it was found: if somebody
+// has moved it meanwhile, or its owner is heard of again, it is left alone.
+func (e *Engine) takeBack(ctx context.Context, tx *db.Tx, lost lostRun, why string, crash bool) error {
+	rec, err := e.load(ctx, tx, lost.id)
+	if err != nil || rec.Owner != lost.owner || rec.Fence != lost.fence {
 		return err
 	}
 	kind, known := e.kinds.get(rec.Kind)
 	switch {
 	case rec.State == Cancelling:
-		return e.endCancelled(ctx, tx, kind, rec)
+		return e.endCancelled(ctx, tx, kind, rec, noFence)
 	case rec.State != Running:
 		return nil
-	case rec.Crashes+1 >= maxCrashes && known:
-		return e.endTx(ctx, tx, kind, id, noFence, change{kind: evFailed, actor: "ombud", data: endedData{
+	case crash && rec.Crashes+1 >= maxCrashes && known:
+		if _, err := e.closeOpen(ctx, tx, rec, noFence); err != nil {
+			return err
+		}
+		return e.endTx(ctx, tx, kind, rec.ID, noFence, change{kind: evFailed, actor: "ombud", data: endedData{
 			Class: fault.Internal, Error: "the daemon died " + itoa(rec.Crashes+1) + " times while doing this, so it was given up",
 		}})
 	}
-	_, err = e.advance(ctx, tx, id, noFence, change{
-		kind: evRequeued, actor: "ombud", data: requeuedData{Why: "its node is gone", Crash: true}, nextAt: tx.Now(),
+	_, err = e.advance(ctx, tx, rec.ID, noFence, change{
+		kind: evRequeued, actor: "ombud", data: requeuedData{Why: why, Crash: crash}, nextAt: tx.Now(),
 	})
 	return err
 }
 
-// endCancelled ends a run nobody works on. Steps left open may have happened.
-func (e *Engine) endCancelled(ctx context.Context, tx *db.Tx, kind Kind, rec Record) error {
-	steps, err := e.loadSteps(ctx, tx, rec.ID)
+// endCancelled ends a run that is being cancelled and on which nobody works any
+// more. If a step may have happened it is for a person to look, unless the kind
+// tells of such steps itself.
+func (e *Engine) endCancelled(ctx context.Context, tx *db.Tx, kind Kind, rec Record, fence int64) error {
+	doubt, err := e.closeOpen(ctx, tx, rec, fence)
 	if err != nil {
 		return err
 	}
-	doubt := false
-	for _, s := range steps {
-		if s.State != Open {
-			continue
-		}
-		state, class := Errored, fault.Cancelled
-		if s.Policy == AtMostOnce || s.Policy == Probed {
-			state, class, doubt = Unknown, fault.Unknown, true
-		}
-		if _, err := e.advance(ctx, tx, rec.ID, noFence, change{kind: evStepClosed, actor: "ombud", step: s.Name, data: stepData{
-			Name: s.Name, State: state, Class: class, Error: "it was under way when its node died", CostKnown: s.Policy != Noted,
-		}}); err != nil {
-			return err
-		}
-	}
 	if doubt && !kind.TellUnknown {
-		_, err := e.advance(ctx, tx, rec.ID, noFence, change{kind: evUncertain, actor: "ombud", data: endedData{
+		_, err := e.advance(ctx, tx, rec.ID, fence, change{kind: evUncertain, actor: "ombud", data: endedData{
 			Class: fault.Unknown, Error: "cancelled while a step was under way",
 		}})
 		return err
 	}
-	return e.endTx(ctx, tx, kind, rec.ID, noFence, change{kind: evCancelled, actor: "ombud", data: endedData{Class: fault.Cancelled, Error: "cancelled"}})
+	return e.endTx(ctx, tx, kind, rec.ID, fence, change{kind: evCancelled, actor: "ombud", data: endedData{Class: fault.Cancelled, Error: "cancelled"}})
+}
+
+// closeOpen closes the steps of a run that will not be resumed. It reports whether
+// one of them may have happened.
+func (e *Engine) closeOpen(ctx context.Context, tx *db.Tx, rec Record, fence int64) (doubt bool, err error) {
+	open, err := db.All(ctx, tx, func(r *db.Rows) (*Step, error) { return e.scanStep(rec.ID, r.Scan) },
+		"SELECT "+stepColumns+" FROM steps WHERE run = $1 AND state = 'open' ORDER BY seq", rec.ID)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range open {
+		d := stepData{Name: s.Name, State: Errored, Class: fault.Cancelled, Error: "it was interrupted", CostKnown: s.Policy != Noted}
+		if s.Policy == AtMostOnce || s.Policy == Probed {
+			d.State, d.Class, doubt = Unknown, fault.Unknown, true
+			d.Error = "it was interrupted: it may or may not have happened"
+		}
+		if _, err := e.advance(ctx, tx, rec.ID, fence, change{kind: evStepClosed, actor: "ombud", step: s.Name, data: d}); err != nil {
+			return doubt, err
+		}
+	}
+	return doubt, nil
 }
 
 // hearCancels cancels the runs of this node that somebody asked to stop.
