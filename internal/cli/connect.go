@@ -163,23 +163,44 @@ func (a *app) replace(ctx context.Context, old wire.Status) error {
 }
 
 // stopDaemon ends the daemon and waits until its process is gone, so that the
-// next one finds the lock free.
+// next one finds the lock free. One that is starting or ending already has no
+// open socket but the lock, and is waited for too. wire.ErrNoDaemon: there is none.
 func (a *app) stopDaemon(ctx context.Context) (pid int, err error) {
-	res, err := a.client.SystemStop(ctx)
-	if err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, fault.New(fault.Timeout, "process %d has not ended within %s", res.PID, span(stopLimit)).
-		WithHint("kill -9 %d ends it; nothing acknowledged is lost", res.PID))
+	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, fault.New(fault.Timeout, "the daemon has not ended within %s", span(stopLimit)).
+		WithHint("ombud doctor tells its process; kill -9 ends it, and nothing acknowledged is lost"))
 	defer cancel()
 	tick := time.NewTicker(pollStep)
 	defer tick.Stop()
-	for alive(res.PID) {
+	told := false // it was told to stop, or was seen to be stopping
+	for {
+		if pid == 0 {
+			res, err := a.client.SystemStop(ctx)
+			switch {
+			case err == nil:
+				pid, told = res.PID, true
+			case errors.Is(err, wire.ErrNoDaemon) && !a.locked():
+				if told {
+					return 0, nil
+				}
+				return 0, err
+			case errors.Is(err, wire.ErrNoDaemon) || fault.Is(err, fault.Unavailable):
+				told = true
+			case ctx.Err() == nil:
+				return 0, err
+			}
+		} else if !alive(pid) {
+			return pid, nil
+		}
 		select {
 		case <-ctx.Done():
-			return res.PID, whyEnded(ctx)
+			return pid, whyEnded(ctx)
 		case <-tick.C:
 		}
 	}
-	return res.PID, nil
+}
+
+// locked reports whether some process is known to hold the instance.
+func (a *app) locked() bool {
+	_, held, err := lockHolder(a.where.LockFile())
+	return err == nil && held
 }

@@ -91,8 +91,11 @@ func (a *app) eventsListCmd() *cobra.Command {
 	return c
 }
 
+// streamWidth is what the name of a conversation's stream takes.
+const streamWidth = 52
+
 // event writes one event on one line: what a person looks for stands in columns.
 func (p *page) event(e wire.Event) {
 	p.line("%s  %s  %s%s%s", p.faint(fmt.Sprintf("%8d", e.Position)), p.clock(e.At), pad(oneLine(e.Kind), 20),
-		pad(short(e.Stream, 44), 46), p.faint(oneLine(e.Actor)))
+		pad(oneLine(e.Stream), streamWidth), p.faint(oneLine(e.Actor)))
 }

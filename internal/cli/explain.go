@@ -219,18 +219,13 @@ func (p *page) callDetails(m *moment, c wire.Call) {
 		outcome = "open"
 	}
 	m.text = summary + "  " + p.outcome(outcome)
-	decision := c.Decision
-	for i, r := range c.Reasons {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		decision += sep + oneLine(r.Text)
-	}
 	if len(c.Scopes) > 0 {
 		m.below = append(m.below, "needs "+oneLine(strings.Join(c.Scopes, ", ")))
 	}
-	m.below = append(m.below, decision+p.faint(" ("+oneLine(c.Subject)+")"))
+	m.below = append(m.below, c.Decision+p.faint(" for "+oneLine(c.Subject)))
+	for _, r := range c.Reasons {
+		m.below = append(m.below, p.faint("  "+oneLine(r.Text)))
+	}
 	if c.ApprovalID != "" {
 		m.below = append(m.below, p.faint(c.ApprovalID+" decided by "+orDash(oneLine(c.Resolver))))
 	}

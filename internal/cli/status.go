@@ -60,7 +60,7 @@ func (res statusResult) page(p *page) {
 		state = p.warn("starting")
 	}
 	p.field("ombud", state)
-	p.field("process", fmt.Sprintf("%d, up %s", res.PID, span(time.Duration(res.UptimeS)*time.Second)))
+	p.field("process", fmt.Sprintf("%d, up %s", res.PID, span(time.Duration(max(1, res.UptimeS))*time.Second)))
 	p.field("version", res.Version)
 	p.field("instance", res.Instance)
 	store := res.Store
@@ -75,13 +75,7 @@ func (res statusResult) page(p *page) {
 	if m := res.Models.Summary; m != nil {
 		p.field("  summary", modelLine(*m))
 	}
-	for i, m := range res.Missing {
-		name := "missing"
-		if i > 0 {
-			name = ""
-		}
-		p.line("%s%s%s", p.faint(pad(name, fieldWidth)), m.Name, hintBehind(p, m.Hint))
-	}
+	res.missing(p)
 	p.field("work", res.work())
 	if res.Runs.Uncertain > 0 {
 		p.field("uncertain", plural(res.Runs.Uncertain, "run")+": ombud runs list --state uncertain")
@@ -94,6 +88,18 @@ func (res statusResult) page(p *page) {
 	}
 	if len(res.Listeners) > 0 {
 		p.field("listens on", strings.Join(res.Listeners, ", "))
+	}
+}
+
+func (res statusResult) missing(p *page) {
+	width := 0
+	for _, m := range res.Missing {
+		width = max(width, len(m.Name)+2)
+	}
+	name := "missing"
+	for _, m := range res.Missing {
+		p.line("%s%s%s", p.faint(pad(name, fieldWidth)), pad(m.Name, width), p.faint(oneLine(m.Hint)))
+		name = ""
 	}
 }
 
@@ -116,13 +122,6 @@ func modelLine(m wire.Model) string {
 	return s
 }
 
-func hintBehind(p *page, hint string) string {
-	if hint == "" {
-		return ""
-	}
-	return p.faint("  " + hint)
-}
-
 // stopResult is the answer of `stop --json`.
 type stopResult struct {
 	Stopped bool `json:"stopped"` // false: none ran
@@ -142,10 +141,13 @@ func (a *app) stopCmd() *cobra.Command {
 		}
 		res := stopResult{Stopped: err == nil, PID: pid}
 		return a.show("stop/1", res, func(p *page) {
-			if res.Stopped {
-				p.line("stopped (process %d)", res.PID)
-			} else {
+			switch {
+			case !res.Stopped:
 				p.line("no daemon runs (instance %s)", a.where.Name)
+			case res.PID == 0:
+				p.line("stopped; it was ending already")
+			default:
+				p.line("stopped (process %d)", res.PID)
 			}
 		})
 	})

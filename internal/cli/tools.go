@@ -49,10 +49,10 @@ func toolsPage(p *page, tools []wire.Tool) {
 		switch {
 		case tools[row].Quarantined != "" || tools[row].Access == "deny":
 			return p.bad(cell)
-		case tools[row].Access == "ask":
-			return p.warn(cell)
+		case tools[row].Access == "allow":
+			return p.good(cell)
 		}
-		return p.good(cell)
+		return p.warn(cell)
 	}
 	p.table(t)
 }
