@@ -90,7 +90,7 @@ func (a *Act) policyOf(k *call, res *Result) run.Policy {
 func (a *Act) probe(ctx context.Context, k *call, res *Result) (run.Probe, run.Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, k.def.Timeout)
 	defer cancel()
-	found, err := a.Invoker.Probe(ctx, k.Tool, a.invocation(k, nil))
+	found, err := a.invoker.Probe(ctx, k.Tool, a.invocation(k, nil))
 	if err != nil {
 		a.Logger.Warn("probe", "tool", k.Tool, "run", k.run.ID(), "error", err)
 	}
@@ -143,6 +143,9 @@ func (a *Act) tell(ctx context.Context, tx *db.Tx, k *call, kind string, d calle
 // closed records the outcome with its cost and audit: stage 9.
 func (a *Act) closed(ctx context.Context, tx *db.Tx, k *call, res Result, cost int64, o *run.Outcome) error {
 	o.Result = marshal(res)
+	if err := a.keepTx(ctx, tx, k, res); err != nil {
+		return err
+	}
 	entry := k.entry("call", res)
 	entry.CostMicroUSD = cost
 	if cost > 0 {
@@ -173,7 +176,7 @@ func (a *Act) executeLocal(ctx context.Context, k *call, approved bool) (Result,
 	_, err := k.run.DoTx(ctx, spec, func(ctx context.Context, tx *db.Tx) run.Outcome {
 		begun := time.Now()
 		var err error
-		out, err = a.Invoker.Call(ctx, k.Tool, a.invocation(k, tx))
+		out, err = a.invoker.Call(ctx, k.Tool, a.invocation(k, tx))
 		if err == nil && out.Reader != nil {
 			err = errors.Join(fault.New(fault.Internal, "%s is local and returned a stream", k.Tool), out.Reader.Close())
 		}
@@ -251,7 +254,7 @@ func (a *Act) perform(ctx context.Context, k *call) (Result, tool.Output) {
 	done := make(chan answer, 1)
 	go func() {
 		defer cancel()
-		out, err := a.Invoker.Call(ctx, k.Tool, a.invocation(k, nil))
+		out, err := a.invoker.Call(ctx, k.Tool, a.invocation(k, nil))
 		res := a.guarded(ctx, k, out, err)
 		res.TookUS = time.Since(begun).Microseconds()
 		done <- answer{res, out}

@@ -160,6 +160,10 @@ func (d *Daemon) startUpkeep(context.Context) error {
 		_, err := d.agents.PruneInbound(ctx, d.db.Time())
 		return err
 	})
+	d.every(ctx, "forget what has expired", time.Hour, func(ctx context.Context) error {
+		_, err := d.memory.Sweep(ctx)
+		return err
+	})
 	d.every(ctx, "sweep blobs", time.Hour, func(ctx context.Context) error {
 		_, err := d.blobs.Sweep(ctx)
 		return err

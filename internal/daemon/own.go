@@ -1,14 +1,24 @@
 package daemon
 
 import (
+	"time"
+
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/tools/memory"
+	"github.com/ombud-run/ombud/internal/tools/remind"
+	"github.com/ombud-run/ombud/internal/tools/result"
 )
 
 // ownTools are the tools that work on ombud's own store.
 func (d *Daemon) ownTools() []registrar {
-	return []registrar{memory.New(d.memory, nil)}
+	return []registrar{
+		memory.New(d.memory, nil),
+		remind.New(d.runs, time.Local),
+		result.New(d.blobs, d.kept),
+	}
 }
 
 // subscriptions are the readers of the log.
-func (d *Daemon) subscriptions() []eventlog.Subscription { return nil }
+func (d *Daemon) subscriptions() []eventlog.Subscription {
+	return []eventlog.Subscription{remind.OnFired(d.agents.SayTx)}
+}

@@ -87,3 +87,8 @@ func (r recall) RecallFor(ctx context.Context, agentName, text string, limit int
 	}
 	return facts, index, err
 }
+
+// kept is asked when a call is made, long after the parts are constructed.
+func (d *Daemon) kept(ctx context.Context, conversation, handle string) (label.Label, error) {
+	return d.act.Kept(ctx, conversation, handle)
+}

@@ -53,6 +53,7 @@ const (
 	OutboxError         Field = 25
 	OutboxRef           Field = 26 // the channel's own id of what was delivered
 	MemoryLabel         Field = 27
+	ResultLabel         Field = 28
 )
 
 // The blind fields.
@@ -99,6 +100,7 @@ var fields = map[Field]fieldInfo{
 	OutboxError:         {"outbox.error", domainTalk, sealed},
 	OutboxRef:           {"outbox.ref", domainTalk, sealed},
 	MemoryLabel:         {"memory.label", domainMemory, sealed},
+	ResultLabel:         {"result.label", domainRun, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
