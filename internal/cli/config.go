@@ -97,7 +97,7 @@ func (a *app) configExplainCmd() *cobra.Command {
 		res.Daemon = a.daemonHas(ctx, e)
 		return a.show("config/1", res, func(p *page) {
 			p.line("%s = %s", p.strong(e.Key), orDash(e.Value))
-			p.line("%s", indent(e.Doc, "  "))
+			p.line("%s", indent(e.Doc))
 			p.field("  from", e.Source)
 			p.field("  default", e.Default)
 			p.field("  variable", e.Env)

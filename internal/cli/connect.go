@@ -134,7 +134,7 @@ func (a *app) start(ctx context.Context, args ...string) error {
 func (a *app) greet(ctx context.Context) error {
 	status, err := a.client.SystemStatus(ctx)
 	if err != nil {
-		return nil // whatever it is, the call that follows will tell
+		return nil //nolint:nilerr // whatever it is, the call that follows will tell
 	}
 	if own := thisBuild().Version; status.Version != "" && status.Version != own {
 		if status.Detached && status.Idle {

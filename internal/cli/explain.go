@@ -52,7 +52,7 @@ func explainPage(p *page, e wire.Explanation) {
 	if e.Reply != "" {
 		p.line("")
 		p.line("%s", p.faint("reply"))
-		p.line("%s", indent(guard.CleanText(e.Reply), "  "))
+		p.line("%s", indent(guard.CleanText(e.Reply)))
 	}
 	p.line("")
 	if len(e.Left) == 0 {

@@ -85,7 +85,7 @@ type runFunc func(ctx context.Context, args []string) error
 // command makes a command whose work begins after setup. Ctrl-C and SIGTERM end
 // its context.
 func (a *app) command(s spec, run runFunc) *cobra.Command {
-	c := &cobra.Command{Use: s.use, Short: s.short, Long: s.long, Args: s.args, Example: indent(s.example, "  ")}
+	c := &cobra.Command{Use: s.use, Short: s.short, Long: s.long, Args: s.args, Example: indent(s.example)}
 	if c.Args == nil {
 		c.Args = cobra.NoArgs
 	}
@@ -108,7 +108,7 @@ func (a *app) command(s spec, run runFunc) *cobra.Command {
 // noun makes a command that only has others below it.
 func (a *app) noun(s spec, below ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: s.use, Short: s.short, Long: s.long, Example: indent(s.example, "  "),
+		Use: s.use, Short: s.short, Long: s.long, Example: indent(s.example),
 		Args: onlyBelow,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var names []string
@@ -137,6 +137,7 @@ func onlyBelow(c *cobra.Command, args []string) error {
 	return err.WithHint("%s --help lists the commands", c.CommandPath())
 }
 
-func indent(s, by string) string {
-	return by + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+by)
+// indent sets a text off by two spaces.
+func indent(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n  ")
 }

@@ -111,7 +111,8 @@ func isLost(err error) bool {
 // turnError is how a turn that ended otherwise than completed is told; nil for
 // one that completed. The class decides the exit code.
 func turnError(res wire.TurnResult) error {
-	class, text := fault.Class(""), ""
+	var class fault.Class
+	var text string
 	switch res.Outcome {
 	case "completed":
 		return nil

@@ -198,7 +198,10 @@ func Parse(raw []byte) (wire.LogLine, slog.Level) {
 		delete(attrs, key)
 	}
 	if len(attrs) > 0 {
-		line.Attrs, _ = json.Marshal(attrs) // of what was just decoded
+		rest, err := json.Marshal(attrs)
+		if err == nil { // always: it was just decoded
+			line.Attrs = rest
+		}
 	}
 	return line, level
 }
