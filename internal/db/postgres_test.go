@@ -446,3 +446,25 @@ func TestCommitThatTheServerAnswersWithRollbackIsAnError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestNodesThatOpenAFreshDatabaseAtOnceDoNotCollide(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		o := db.Options{DSN: dbtest.DSN(t, dbtest.KindPostgres), Readers: 1}
+		start := make(chan struct{})
+		var opened sync.WaitGroup
+		for range 8 {
+			opened.Go(func() {
+				<-start
+				d, err := db.Open(t.Context(), o)
+				if err != nil {
+					t.Errorf("open: %v", err)
+					return
+				}
+				_ = d.Close()
+			})
+		}
+		close(start)
+		opened.Wait()
+	}
+}
