@@ -269,7 +269,7 @@ func TestARetryingHeadIsNeverOvertaken(t *testing.T) {
 		b.round()
 		b.pass(32 * time.Second)
 		b.round()
-		if !slices.Equal(n.calls, []string{"c 0", "other 0"}) {
+		if slices.Sort(n.calls); !slices.Equal(n.calls, []string{"c 0", "other 0"}) { // conversations have no order between them
 			t.Fatalf("calls before the wait is over: %v", n.calls)
 		}
 		if it := b.get(head.ID); it.State != Queued || it.Attempts != 1 || !strings.Contains(it.Error, "too many requests") {
