@@ -40,7 +40,8 @@ type Deps struct {
 
 // Act makes calls. There is one in a daemon, and it alone holds the Invoker.
 type Act struct {
-	Deps
+	Deps      // without its Invoker: whoever holds an Act cannot reach one
+	invoker   *tool.Invoker
 	refusals  refusalCounts
 	abandoned atomic.Int32
 }
@@ -50,7 +51,9 @@ func New(d Deps) *Act {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Act{Deps: d, refusals: refusalCounts{now: time.Now, seen: map[refusalKey]int64{}}}
+	invoker := d.Invoker
+	d.Invoker = nil
+	return &Act{Deps: d, invoker: invoker, refusals: refusalCounts{now: time.Now, seen: map[refusalKey]int64{}}}
 }
 
 // Stop writes what was only counted. No call may be under way.

@@ -90,5 +90,6 @@ func refusal(tool string, err error) Result {
 	if hint := fault.HintOf(err); hint != "" {
 		text += " (" + hint + ")"
 	}
+	text, _ = clean(text)
 	return Result{Status: Refused, Tool: tool, Text: text, Class: fault.ClassOf(err), Label: label.Of(label.Own, label.OperatorOnly)}
 }

@@ -713,12 +713,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 		},
 		"claim": func(t *rapid.T) { m.take(t, rapid.IntRange(1, 3).Draw(t, "room")) },
 		"work": func(t *rapid.T) {
-			m.w.points = rapid.IntRange(0, 12).Draw(t, "points to the strike")
-			m.w.strikes = rapid.SampledFrom([]string{"kill", "kill", "cancel"}).Draw(t, "strikes")
-			local := rapid.Bool().Draw(t, "hears at once")
 			if m.take(t, 1); len(m.claim) == 0 {
 				t.Skip("nothing is due")
 			}
+			m.w.points = rapid.IntRange(0, 12).Draw(t, "points to the strike")
+			m.w.strikes = rapid.SampledFrom([]string{"kill", "kill", "cancel"}).Draw(t, "strikes")
+			local := rapid.Bool().Draw(t, "hears at once")
 			r := m.claim[0]
 			m.claim = m.claim[1:]
 			if m.work(r, local) {

@@ -421,19 +421,19 @@ func (r *Run) DoTx(ctx context.Context, spec StepSpec, fn func(ctx context.Conte
 	spec.Policy = Policy{Kind: Repeatable}
 	seq := r.nextSeq()
 	var out Outcome
-	err := r.commitAll([]change{{}}, func(ctx context.Context, tx *db.Tx, c []change) error {
-		failed := tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error {
-			out = fn(ctx, tx)
-			return out.Err
+	work := func(ctx context.Context, tx *db.Tx) error {
+		out = fn(ctx, tx)
+		return out.Err
+	}
+	err := r.insist(ctx, func() error {
+		return r.commitAll([]change{{}}, func(ctx context.Context, tx *db.Tx, c []change) error {
+			// If it is the store that fails, so will the statements that follow.
+			if failed := tx.Savepoint(ctx, work); failed != nil && out.Err == nil {
+				out = Fail(failed) // one of its statements failed and it did not say so
+			}
+			c[0] = r.closing(spec, seq, &out)
+			return r.onClose(ctx, tx, spec, &out, &c[0])
 		})
-		if failed != nil && out.Err == nil {
-			out = Fail(failed) // one of its statements failed and it did not say so
-		}
-		if fault.Is(failed, fault.Unavailable) {
-			return failed // the store's trouble, not the step's
-		}
-		c[0] = r.closing(spec, seq, &out)
-		return r.onClose(ctx, tx, spec, &out, &c[0])
 	})
 	if err != nil {
 		return out, err
