@@ -96,6 +96,7 @@ type Daemon struct {
 	stops   []func(context.Context) error // in the order of the starts
 	loops   sync.WaitGroup
 	quit    context.CancelFunc
+	unadopt func()
 }
 
 // start starts the parts in order and undoes it all if one fails (by close).
@@ -109,6 +110,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		return func(context.Context) error { f(); return nil }
 	}
 	for _, p := range []part{
+		{"orphans", d.adopt, plain(func() { d.unadopt() })},
 		{"audit", d.audit.Start, d.audit.Stop},
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},

@@ -81,7 +81,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := d.openAgents(cfg, kinds); err != nil {
 		return nil, err
 	}
-	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid()}, d.mux(), d.log)
+	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Admit: admitOperator}, d.mux(), d.log)
 	return d, nil
 }
 

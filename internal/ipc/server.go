@@ -150,6 +150,9 @@ func (se *session) take(nc net.Conn) {
 	if err == nil {
 		err = se.admit(peer)
 	}
+	if err == nil {
+		err = wire.StillPeer(nc) // its number was not another's while it was judged
+	}
 	c := se.newConn(nc, peer)
 	if err == nil {
 		err = se.add(c)

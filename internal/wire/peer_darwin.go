@@ -13,3 +13,6 @@ func peerOf(fd int) (Peer, error) {
 	}
 	return Peer{UID: int(cred.Uid), PID: pid}, nil
 }
+
+// peerGone cannot be told here.
+func peerGone(int) error { return nil }

@@ -5,12 +5,14 @@ package shell
 import (
 	"os/exec"
 	"syscall"
+
+	"github.com/ombud-run/ombud/internal/confine"
 )
 
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // reap waits for the program and kills what it left in its group.
 func reap(cmd *exec.Cmd) {
-	_ = cmd.Wait() // how it ended is in ProcessState
+	_ = confine.Wait(cmd) // how it ended is in ProcessState
 	signalGroup(cmd, syscall.SIGKILL)
 }

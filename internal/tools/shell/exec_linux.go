@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ombud-run/ombud/internal/confine"
 )
 
 // attributes: a group of its own, and no life after the daemon's. The kernel ties
@@ -25,5 +27,5 @@ func reap(cmd *exec.Cmd) {
 		}
 	}
 	signalGroup(cmd, syscall.SIGKILL)
-	_ = cmd.Wait() // how it ended is in ProcessState
+	_ = confine.Wait(cmd) // how it ended is in ProcessState
 }

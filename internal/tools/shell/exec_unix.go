@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/tool"
 )
@@ -64,7 +65,7 @@ func start(ctx context.Context, c command) (io.ReadCloser, error) {
 	if c.stdin != "" {
 		cmd.Stdin = strings.NewReader(c.stdin)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := confine.Start(cmd); err != nil {
 		r.Close()
 		return nil, fault.New(startClass(err), "run %s: %w", tool.Show(c.program.name), err)
 	}
