@@ -123,8 +123,11 @@ func wireApproval(a approval.Approval) wire.Approval {
 		RunID: a.Run, Step: a.Step, Scopes: a.Scopes, AskedAt: a.Asked, ExpiresAt: a.Expires, ResolvedAt: a.Resolved,
 		Resolver: a.Resolver, Note: a.Note,
 	}
-	if a.State == approval.Pending {
+	switch a.State {
+	case approval.Pending:
 		out.State = "open"
+	case approval.Used:
+		out.State = string(approval.Approved)
 	}
 	for _, text := range a.Reasons {
 		out.Reasons = append(out.Reasons, wire.Reason{Code: "ask", Text: text})
@@ -156,4 +159,17 @@ func nextOf(it outbox.Item) int64 {
 		return 0
 	}
 	return it.NextAt
+}
+
+// title is what a person calls a conversation: its name, or its id where it has
+// none any more.
+func (d *Daemon) title(ctx context.Context, id string) string {
+	if id == "" {
+		return ""
+	}
+	c, err := d.conversation(ctx, id)
+	if err != nil || c.Title == "" {
+		return id
+	}
+	return c.Title
 }

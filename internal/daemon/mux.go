@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 
 	"github.com/ombud-run/ombud/internal/agent"
@@ -37,6 +38,7 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.RunsGet, d.runsGet)
 	ipc.Handle(m, wire.RunsResolve, d.runsResolve)
 	ipc.Handle(m, wire.RunsVerify, d.runsVerify)
+	ipc.Handle(m, wire.RunsReceipt, d.runsReceipt)
 	ipc.Handle(m, wire.Explain, d.explain)
 	ipc.Handle(m, wire.AuditVerify, func(ctx context.Context, _ wire.Empty) (wire.AuditVerifyResult, error) {
 		return verifyAudit(ctx, d.db, d.vault, d.runs)
@@ -204,9 +206,15 @@ func (d *Daemon) runsList(ctx context.Context, req wire.RunsListRequest) (wire.R
 		f.State, f.Live = "", true
 	}
 	list, err := d.runs.List(ctx, f)
+	if err != nil {
+		return wire.RunsListResult{}, err
+	}
+	counts, err := d.runs.StepCounts(ctx, list)
 	var out wire.RunsListResult
 	for _, rec := range list {
-		out.Runs = append(out.Runs, wireRun(rec, nil))
+		shown := wireRun(rec, nil)
+		shown.Steps, shown.Conversation = counts[rec.ID], d.title(ctx, shown.Conversation)
+		out.Runs = append(out.Runs, shown)
 	}
 	return out, err
 }
@@ -221,8 +229,22 @@ func (d *Daemon) runsGet(ctx context.Context, req wire.RunsGetRequest) (wire.Run
 		return wire.RunsGetResult{}, err
 	}
 	out := wire.RunsGetResult{Run: wireRun(rec, steps)}
+	out.Run.Conversation = d.title(ctx, out.Run.Conversation)
 	out.Steps, err = d.wireSteps(ctx, steps)
 	return out, err
+}
+
+func (d *Daemon) runsReceipt(ctx context.Context, req wire.RunsReceiptRequest) (wire.RunsReceiptResult, error) {
+	id, err := d.runs.Find(ctx, req.ID)
+	if err != nil {
+		return wire.RunsReceiptResult{}, err
+	}
+	receipt, err := d.runs.Receipt(ctx, id)
+	if err != nil {
+		return wire.RunsReceiptResult{}, err
+	}
+	raw, err := json.Marshal(receipt)
+	return wire.RunsReceiptResult{Receipt: raw}, err
 }
 
 func (d *Daemon) runsResolve(ctx context.Context, req wire.RunsResolveRequest) (wire.RunsResolveResult, error) {
@@ -254,7 +276,9 @@ func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListReques
 	list, err := d.approvals.List(ctx, f)
 	var out wire.ApprovalsListResult
 	for _, a := range list {
-		out.Approvals = append(out.Approvals, wireApproval(a))
+		shown := wireApproval(a)
+		shown.Conversation = d.title(ctx, shown.Conversation)
+		out.Approvals = append(out.Approvals, shown)
 	}
 	return out, err
 }

@@ -12,15 +12,13 @@ func (d *DB) Integrity(ctx context.Context) error {
 	if d.postgres {
 		return nil
 	}
-	return d.Read(ctx, func(ctx context.Context, q Q) error {
-		var said string
-		if err := q.QueryRow(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
-			return err
-		}
-		if said != "ok" {
-			return fault.New(fault.Verification, "the database file is damaged: %s", said).
-				WithHint("stop the daemon, keep the damaged file, and restore a backup in its place")
-		}
-		return nil
-	})
+	var said string
+	if err := d.readPool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
+		return d.dialect.classify(err)
+	}
+	if said != "ok" {
+		return fault.New(fault.Verification, "the database file is damaged: %s", said).
+			WithHint("stop the daemon, keep the damaged file, and restore a backup in its place")
+	}
+	return nil
 }

@@ -439,3 +439,33 @@ func (e *Engine) Counts(ctx context.Context) (map[State]int64, error) {
 	})
 	return out, err
 }
+
+// StepCounts is how many steps each of some runs has recorded.
+func (e *Engine) StepCounts(ctx context.Context, runs []Record) (map[string]int, error) {
+	out := map[string]int{}
+	if len(runs) == 0 {
+		return out, nil
+	}
+	var marks []string
+	var args []any
+	for i, r := range runs {
+		marks, args = append(marks, "$"+itoa(i+1)), append(args, r.ID)
+	}
+	err := e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		rows, err := q.Query(ctx, "SELECT run, count(*) FROM steps WHERE run IN ("+strings.Join(marks, ", ")+") GROUP BY run", args...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }() // Err below tells what went wrong
+		for rows.Next() {
+			var id string
+			var n int
+			if err := rows.Scan(&id, &n); err != nil {
+				return err
+			}
+			out[id] = n
+		}
+		return rows.Err()
+	})
+	return out, err
+}

@@ -1,0 +1,106 @@
+//go:build failpoint
+
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/tool"
+)
+
+// extraTools are the outside world of the crash campaign: tools whose effect is a
+// line in the file that OMBUD_CRASH_WORLD names. They do not exist in what we ship.
+func (d *Daemon) extraTools() []registrar {
+	path := os.Getenv("OMBUD_CRASH_WORLD")
+	if path == "" {
+		return nil
+	}
+	return []registrar{crashWorld(path)}
+}
+
+type crashWorld string
+
+// Register adds one tool for each way an interrupted call is treated.
+func (w crashWorld) Register(r *tool.Registry) error {
+	for _, t := range []struct {
+		name   string
+		repeat tool.Repeat
+		probe  func(context.Context, tool.Invocation) (tool.ProbeResult, error)
+	}{
+		{"crash.once", tool.AtMostOnce, nil},
+		{"crash.repeat", tool.Repeatable, nil},
+		{"crash.probed", tool.Probed, w.probe},
+	} {
+		def := tool.Definition{
+			Name: t.name, Description: "leaves a line outside, for the crash campaign",
+			Input: json.RawMessage(`{"type":"object","properties":{"line":{"type":"string"},"ask":{"type":"boolean"}},"required":["line"],"additionalProperties":false}`),
+			Kind:  tool.Effect, Repeat: t.repeat, Timeout: 10 * time.Second, MaxOutput: 1 << 16, Source: label.Own,
+			Scopes: crashScopes, Probe: t.probe,
+			Summary: func(json.RawMessage) string { return t.name },
+		}
+		if err := r.Add(def, w.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type crashInput struct {
+	Line string `json:"line"`
+	Ask  bool   `json:"ask"`
+}
+
+// crashScopes lets the script choose what policy says: tool:crash or tool:crash-ask.
+func crashScopes(input json.RawMessage) ([]scope.Scope, error) {
+	var in crashInput
+	if err := json.Unmarshal(input, &in); err != nil {
+		return nil, err
+	}
+	name := "tool:crash"
+	if in.Ask {
+		name = "tool:crash-ask"
+	}
+	s, err := scope.Parse(name)
+	return []scope.Scope{s}, err
+}
+
+func (w crashWorld) write(_ context.Context, in tool.Invocation) (tool.Output, error) {
+	var input crashInput
+	if err := json.Unmarshal(in.Input, &input); err != nil {
+		return tool.Output{}, err
+	}
+	f, err := os.OpenFile(string(w), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "%s\t%s\n", input.Line, in.Key); err != nil {
+		return tool.Output{}, err
+	}
+	return tool.Output{Text: "left " + input.Line}, nil
+}
+
+func (w crashWorld) probe(_ context.Context, in tool.Invocation) (tool.ProbeResult, error) {
+	f, err := os.Open(string(w))
+	if os.IsNotExist(err) {
+		return tool.ProbeResult{State: tool.NotDone}, nil
+	}
+	if err != nil {
+		return tool.ProbeResult{}, err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if line, key, _ := strings.Cut(lines.Text(), "\t"); key == in.Key {
+			return tool.ProbeResult{State: tool.Done, Output: tool.Output{Text: "left " + line}}, nil
+		}
+	}
+	return tool.ProbeResult{State: tool.NotDone}, nil
+}
