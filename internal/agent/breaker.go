@@ -33,7 +33,7 @@ func (b *breaker) calls(calls []model.ToolCall) string {
 		if err != nil {
 			input = []byte(c.BadInput + string(c.Input))
 		}
-		fmt.Fprintf(h, "%d:%s%d:", len(c.Name), c.Name, len(input))
+		fmt.Fprintf(h, "%d:%s%d:", len(c.Name), tool.ModelName(c.Name), len(input))
 		h.Write(input)
 	}
 	b.asked = append(b.asked, signature(h.Sum(nil)))

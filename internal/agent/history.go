@@ -77,10 +77,14 @@ func (a *Agents) scanEntry(conversation string, r *db.Rows) (e entry, err error)
 		return e, err
 	}
 	plain, err := a.Vault.Open(vault.HistoryText, historyRow(conversation, e.Seq), body)
-	if err != nil {
-		return e, err
+	if err == nil {
+		err = json.Unmarshal(plain, &e.Body)
 	}
-	return e, json.Unmarshal(plain, &e.Body)
+	if err != nil { // it must not keep the conversation from going on
+		a.Logger.Error("an entry of the history cannot be read", "conversation", conversation, "seq", e.Seq, "error", err)
+		e.Body = entryBody{Text: "[This part of the conversation cannot be read.]", Label: label.Of(label.Untrusted("unreadable"), label.OperatorOnly)}
+	}
+	return e, nil
 }
 
 // pageOfHistory is how many entries one look reads.

@@ -213,13 +213,16 @@ func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, caus
 
 // SayTx queues a message of ombud's own to a conversation, such as a reminder.
 func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause string, text string) error {
+	return a.sayTx(ctx, tx, conversation, cause, text, label.Of(label.Own, label.OperatorOnly))
+}
+
+// sayTx is SayTx for a text made from what has a label of its own.
+func (a *Agents) sayTx(ctx context.Context, tx *db.Tx, conversation, cause, text string, from label.Label) error {
 	conv, err := a.conversationByID(ctx, tx, conversation)
 	if err != nil {
 		return err
 	}
-	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{
-		Text: text, Label: label.Of(label.Own, label.OperatorOnly),
-	}}); err != nil {
+	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{Text: text, Label: from}}); err != nil {
 		return err
 	}
 	return a.replyTx(ctx, tx, conv, cause, 0, text)

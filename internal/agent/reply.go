@@ -75,18 +75,25 @@ func (a *Agents) turnEnded(ctx context.Context, tx *db.Tx, rec run.Record) error
 	if err := a.addHistoryTx(ctx, tx, conv.ID, rec.ID, asked, said); err != nil {
 		return err
 	}
-	return a.replyTx(ctx, tx, conv, rec.ID, 0, text)
+	err = a.replyTx(ctx, tx, conv, rec.ID, 0, text)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		// The channel is gone or will never take it. The turn has to end all the same.
+		a.Logger.Error("tell a conversation how its turn ended", "run", rec.ID, "error", err)
+		return nil
+	}
+	return err
 }
 
 // Apology is what a conversation is told of a turn that failed or was stopped.
 func Apology(rec run.Record) string {
-	if rec.State == run.Cancelled {
+	why, _ := guard.CutText(guard.CleanText(rec.Error), 2*maxError)
+	switch {
+	case rec.State == run.Cancelled:
 		return "Stopped, as asked."
+	case rec.ErrorClass == fault.Timeout:
+		return "I ran out of time: " + why + "."
 	}
-	if rec.ErrorClass == fault.Timeout {
-		return "I ran out of time: " + rec.Error + "."
-	}
-	return "I could not do this: " + rec.Error + "."
+	return "I could not do this: " + why + "."
 }
 
 // OutcomeOf says how a turn's run ended; "" while it has not.
@@ -143,7 +150,7 @@ func (a *Agents) approvedCall(ctx context.Context, r *run.Run) ([]byte, error) {
 		text = fmt.Sprintf("Approved, but %s: %s\n%s", res.Status, res.Summary, shown(res))
 	}
 	return result, r.Finish(ctx, run.StepSpec{Name: "reply", Kind: "reply"}, result, func(ctx context.Context, tx *db.Tx) error {
-		return a.SayTx(ctx, tx, turnIn.Conversation, r.ID(), text)
+		return a.sayTx(ctx, tx, turnIn.Conversation, r.ID(), text, label.Join(res.Label, label.Of(label.Own, turnIn.Audience)))
 	})
 }
 

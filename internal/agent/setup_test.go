@@ -132,7 +132,7 @@ func (m noMemory) RecallFor(context.Context, string, string, int) ([]Fact, strin
 type setup struct {
 	main, summary brain
 	cfg           Config
-	hold          time.Duration
+	hold, poll    time.Duration // of approvals
 	budget        budget.Config
 	prices        []model.Override
 	facts         []Fact
@@ -186,6 +186,9 @@ func open(t testing.TB, d *db.DB, s setup) *bench {
 	if s.vault == nil {
 		s.vault = newVault(t)
 	}
+	if s.poll == 0 {
+		s.poll = 50 * time.Millisecond
+	}
 	if s.main == nil {
 		s.main = echo
 	}
@@ -207,7 +210,7 @@ func open(t testing.TB, d *db.DB, s setup) *bench {
 	}
 	box := outbox.New(d, s.vault, events, senders, outbox.Options{Poll: 20 * time.Millisecond})
 	approvals := approval.New(d, s.vault, events, approval.Options{
-		Hold: s.hold, Poll: 50 * time.Millisecond,
+		Hold: s.hold, Poll: s.poll,
 		OnResolved: func(ctx context.Context, tx *db.Tx, a approval.Approval) error { return b.Decided(ctx, tx, a) },
 	})
 	spend := budget.New(d, s.budget)
@@ -291,7 +294,7 @@ func (b *bench) addTools(r *tool.Registry) {
 	add := func(name, need string, readOnly bool, h func(ctx context.Context, in tool.Invocation) (tool.Output, error)) {
 		b.t.Helper()
 		source := label.Own
-		if name == "t.far" {
+		if strings.HasSuffix(name, "far") {
 			source = label.Untrusted("far")
 		}
 		err := r.Add(tool.Definition{
@@ -320,15 +323,18 @@ func (b *bench) addTools(r *tool.Registry) {
 	add("t.look", "free", true, text)
 	add("t.put", "free", false, text)
 	add("t.ask", "asked", false, text)
+	add("t.askfar", "asked", true, text)
 	add("t.deny", "other", false, text)
 	add("t.far", "free", true, text)
 	add("t.same", "free", false, func(context.Context, tool.Invocation) (tool.Output, error) { return tool.Output{Text: "as ever"}, nil })
 	add("t.big", "free", true, func(context.Context, tool.Invocation) (tool.Output, error) {
 		return tool.Output{Reader: io.NopCloser(strings.NewReader(strings.Repeat("0123456789abcdef", 16<<10)))}, nil
 	})
-	add("t.fail", "free", false, func(context.Context, tool.Invocation) (tool.Output, error) {
+	broken := func(context.Context, tool.Invocation) (tool.Output, error) {
 		return tool.Output{}, fmt.Errorf("it broke")
-	})
+	}
+	add("t.fail", "free", false, broken)
+	add("t.askfail", "asked", false, broken)
 	add("t.gated", "free", true, func(ctx context.Context, in tool.Invocation) (tool.Output, error) {
 		select {
 		case <-b.gate:
@@ -472,3 +478,30 @@ type nothing struct{}
 func (nothing) Send(context.Context, outbox.Item) (outbox.Receipt, error) {
 	return outbox.Receipt{}, nil
 }
+
+// snap is the context a turn began with, as recorded.
+func (b *bench) snap(id string) (out Snapshot) {
+	b.t.Helper()
+	if err := json.Unmarshal(b.step(id, "context").Result, &out); err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+func (b *bench) step(id, name string) run.Step {
+	b.t.Helper()
+	_, steps, err := b.Runs.Get(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, s := range steps {
+		if s.Name == name {
+			return *s
+		}
+	}
+	b.t.Fatalf("run %s has no step %s", id, name)
+	return run.Step{}
+}
+
+// okCall is a call that was made.
+func okCall(tool string) act.Result { return act.Result{Status: act.OK, Tool: tool} }

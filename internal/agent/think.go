@@ -31,7 +31,9 @@ const heedTime = 2 * time.Second
 func (t *turn) think(ctx context.Context, n int) (model.Response, error) {
 	m := t.a.Models.For("main")
 	req := model.Request{System: t.snap.System, Messages: t.messages, Tools: t.specs, MaxTokens: t.a.cfg.MaxTokens, Model: m.Name}
-	out, err := t.ask(ctx, "model/"+strconv.Itoa(n), m, req)
+	out, err := t.ask(ctx, "model/"+strconv.Itoa(n), m, req, func(d model.Delta) {
+		t.a.live.send(t.r.ID(), Note{Text: d.Text, Restart: d.Restart})
+	})
 	if err != nil || out.Err != nil {
 		return model.Response{}, errors.Join(err, out.Err)
 	}
@@ -43,8 +45,8 @@ func (t *turn) think(ctx context.Context, n int) (model.Response, error) {
 	return resp, nil
 }
 
-// ask is one model call as a step.
-func (t *turn) ask(ctx context.Context, step string, m Model, req model.Request) (run.Outcome, error) {
+// ask is one model call as a step. What is streamed goes to sink.
+func (t *turn) ask(ctx context.Context, step string, m Model, req model.Request, sink model.Sink) (run.Outcome, error) {
 	var resp model.Response
 	reserve := t.reservation(step, m, req)
 	spec := run.StepSpec{
@@ -76,7 +78,7 @@ func (t *turn) ask(ctx context.Context, step string, m Model, req model.Request)
 	return t.r.Do(ctx, spec, func(ctx context.Context) run.Outcome {
 		t.a.live.send(t.r.ID(), Note{Status: "thinking"})
 		failpoint.Hit("model.before")
-		got, err := t.generate(ctx, m, req)
+		got, err := t.generate(ctx, m, req, sink)
 		failpoint.Hit("model.after")
 		if err != nil {
 			return t.unanswered(err)
@@ -114,13 +116,13 @@ func (t *turn) unanswered(err error) run.Outcome {
 	case <-t.r.Halted():
 		return run.Abandon()
 	default:
-		return run.Fail(err)
+		return run.Fail(brief(err))
 	}
 }
 
 // generate asks the provider, and holds it to the turn's time even if it ignores
 // its context.
-func (t *turn) generate(ctx context.Context, m Model, req model.Request) (model.Response, error) {
+func (t *turn) generate(ctx context.Context, m Model, req model.Request, sink model.Sink) (model.Response, error) {
 	type answer struct {
 		resp model.Response
 		err  error
@@ -129,9 +131,7 @@ func (t *turn) generate(ctx context.Context, m Model, req model.Request) (model.
 	defer cancel()
 	done := make(chan answer, 1)
 	go func() { // ends when the provider returns; it writes to nobody after that
-		resp, err := m.Provider.Generate(ctx, req, func(d model.Delta) {
-			t.a.live.send(t.r.ID(), Note{Text: d.Text, Restart: d.Restart})
-		})
+		resp, err := m.Provider.Generate(ctx, req, sink)
 		done <- answer{resp, err}
 	}()
 	select {

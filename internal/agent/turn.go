@@ -8,6 +8,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/run"
@@ -74,7 +75,31 @@ func (a *Agents) turn(ctx context.Context, r *run.Run) ([]byte, error) {
 	if err != nil && errors.Is(context.Cause(ctx), errDeadline) && !run.Unwinding(err) {
 		err = fault.New(fault.Timeout, "the turn did not end within %s", a.cfg.Timeout)
 	}
-	return nil, err
+	return nil, brief(err)
+}
+
+// maxError is how much of an error is recorded and told, in bytes.
+const maxError = 4 << 10
+
+// brief makes an error fit to be recorded and told: with what to do about it, and
+// cut where somebody else made it long, such as the page a proxy answers with.
+// What unwinds the handler is left as it is.
+func brief(err error) error {
+	if err == nil || run.Unwinding(err) {
+		return err
+	}
+	text, cut := guard.CutText(guard.CleanText(err.Error()), maxError)
+	if cut {
+		text += " …"
+	}
+	hint, _ := guard.CutText(guard.CleanText(fault.HintOf(err)), maxError)
+	switch {
+	case hint != "":
+		text += " (" + hint + ")"
+	case !cut:
+		return err
+	}
+	return fault.New(fault.ClassOf(err), "%s", text)
 }
 
 // work takes the turn's steps until it has an answer, and records that.
@@ -127,6 +152,9 @@ func (t *turn) parkedText() string {
 	return text
 }
 
+// maxReply is how long a reply can be, in bytes: cleaning may make it longer.
+const maxReply = 256 << 10
+
 // final is the text of the answer: what the model said, with a note where it
 // claims what no tool did, and something to say where it said nothing.
 func (t *turn) final(resp model.Response) string {
@@ -138,6 +166,9 @@ func (t *turn) final(resp model.Response) string {
 		text = "The model gave no answer."
 	case resp.Stop == model.StopMaxTokens:
 		text += "\n\n(The answer was cut at the model's limit.)"
+	}
+	if short, cut := guard.CutText(text, maxReply); cut {
+		text = short + "\n\n(The answer was cut: it was too long to be sent.)"
 	}
 	if t.unbacked(resp.Text) != "" {
 		text += "\n\n(Note by ombud: no tool that does this was run in this turn.)"
