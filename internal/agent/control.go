@@ -97,7 +97,11 @@ func (a *Agents) answer(ctx context.Context, tx *db.Tx, conv Conversation, yes b
 	if yes {
 		decision, said = approval.Approve, "Approved: "
 	}
-	if _, err := a.Approvals.ResolveTx(ctx, tx, open[0].ID, decision, by, ""); err != nil {
+	_, err = a.Approvals.ResolveTx(ctx, tx, open[0].ID, decision, by, "")
+	if fault.Is(err, fault.Conflict) {
+		return "Too late, the question has expired: " + open[0].Summary, true, nil
+	}
+	if err != nil {
 		return "", false, err
 	}
 	return said + open[0].Summary, true, nil
