@@ -31,6 +31,7 @@ var claims = []claim{
 // unbacked returns what to say to a model whose answer claims an action that no
 // tool did in this turn, or "".
 func (t *turn) unbacked(text string) string {
+	text = ownWords(text)
 	for _, c := range claims {
 		said := strings.TrimSpace(c.said.FindString(text))
 		if said == "" || t.did(c.tools) {
@@ -40,6 +41,27 @@ func (t *turn) unbacked(text string) string {
 			"Do it with a tool now, or say plainly that it was not done."
 	}
 	return ""
+}
+
+// ownWords is text without what it shows: code, quotations, and whatever a line
+// that ends with a colon leads in, such as a draft.
+func ownWords(text string) string {
+	var b strings.Builder
+	code := false
+	for line := range strings.Lines(text) {
+		plain := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(plain, "```"), strings.HasPrefix(plain, "~~~"):
+			code = !code
+		case code, strings.HasPrefix(plain, ">"):
+		default:
+			b.WriteString(line)
+			if strings.HasSuffix(plain, ":") {
+				return b.String()
+			}
+		}
+	}
+	return b.String()
 }
 
 func (t *turn) did(prefixes []string) bool {
