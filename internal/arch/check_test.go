@@ -127,6 +127,7 @@ func check(h *house) []string {
 	for _, s := range h.files {
 		checkImports(s, report)
 		checkNames(s, report)
+		checkOutgoing(s, report)
 		if s.shipped {
 			checkInit(s, report)
 			if untypedAllowed[s.pkg] == "" {

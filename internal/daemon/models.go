@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/model/anthropic"
 	"github.com/ombud-run/ombud/internal/model/builtin"
@@ -160,7 +161,12 @@ func firstModel(ctx context.Context, p config.Provider) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	client := http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	egress, err := guard.ForOrigin(p.BaseURL)
+	if err != nil {
+		return "", false
+	}
+	client := guard.HTTPClient(guard.HTTPConfig{Egress: egress, MaxBody: 1 << 20, MaxRedirects: -1})
+	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
 		return "", false
@@ -171,7 +177,7 @@ func firstModel(ctx context.Context, p config.Provider) (string, bool) {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, 1<<20)).Decode(&list) != nil || len(list.Data) == 0 {
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(resp.Body).Decode(&list) != nil || len(list.Data) == 0 {
 		return "", false
 	}
 	return list.Data[0].ID, true

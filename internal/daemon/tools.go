@@ -52,7 +52,7 @@ func (d *Daemon) addTools(cfg config.Config) error {
 	if missing := sh.Missing(); len(missing) > 0 {
 		d.log.Info("programs of tools.shell.allow are not on this machine", "programs", missing)
 	}
-	egress, err := guard.NewEgress(guard.EgressConfig{AllowHosts: cfg.Tools.Web.AllowHosts, AllowPrivate: cfg.Tools.Web.AllowPrivate})
+	egress, err := guard.NewEgress(guard.EgressConfig{OnlyHosts: cfg.Tools.Web.AllowHosts, AllowPrivate: cfg.Tools.Web.AllowPrivate})
 	if err != nil {
 		return err
 	}

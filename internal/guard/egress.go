@@ -14,11 +14,12 @@ import (
 	"github.com/ombud-run/ombud/internal/scope"
 )
 
-// EgressConfig says what besides the public internet can be reached.
+// EgressConfig says what besides, or instead of, the public internet can be reached.
 type EgressConfig struct {
-	AllowHosts   []string      `yaml:"allow_hosts"`   // `host`, `*.domain`, each with an optional `:port`; these may be private. Default: none
-	AllowPrivate bool          `yaml:"allow_private"` // loopback and private networks for every host. Default: false
-	Resolver     *net.Resolver `yaml:"-"`             // default: the system's
+	AllowHosts   []string      // `host`, `*.domain`, each with an optional `:port`; these may be private. Default: none
+	OnlyHosts    []string      // written alike; where there are any, no other host is reached. Default: none
+	AllowPrivate bool          // loopback and private networks for every host. Default: false
+	Resolver     *net.Resolver // default: the system's
 }
 
 // Egress decides which addresses a connection may go to. It looks at the address
@@ -28,6 +29,7 @@ type EgressConfig struct {
 // A nil Egress allows the public internet only.
 type Egress struct {
 	hosts    []scope.Scope
+	only     []scope.Scope // nil: every host
 	private  bool
 	resolver *net.Resolver
 }
@@ -35,52 +37,71 @@ type Egress struct {
 // NewEgress returns the guard for cfg.
 func NewEgress(cfg EgressConfig) (*Egress, error) {
 	e := &Egress{private: cfg.AllowPrivate, resolver: cfg.Resolver}
-	for _, h := range cfg.AllowHosts {
-		s, err := scope.Parse("http:" + h)
-		if err != nil {
-			return nil, fault.New(fault.Config, "allowed host: %w", err)
-		}
-		e.hosts = append(e.hosts, s)
+	var err error
+	if e.hosts, err = hostScopes(cfg.AllowHosts); err != nil {
+		return nil, err
+	}
+	if e.only, err = hostScopes(cfg.OnlyHosts); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// allows reports whether host may be private. Host is normalised.
-func (e *Egress) allows(host, port string) bool {
-	if e == nil || e.private {
-		return e != nil
+func hostScopes(hosts []string) (out []scope.Scope, err error) {
+	for _, h := range hosts {
+		s, err := scope.Parse("http:" + h)
+		if err != nil {
+			return nil, fault.New(fault.Config, "allowed host: %w", err)
+		}
+		out = append(out, s)
 	}
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
+	return out, nil
+}
+
+// ForOrigin returns the guard of a client that has one server to talk to: host and
+// port of base, an address as it stands in the configuration, also if they are
+// private. Nothing else is reached, so a key sent there goes nowhere else.
+func ForOrigin(base string) (*Egress, error) {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" {
+		return nil, fault.New(fault.Config, "%q is not an http address", base)
 	}
-	need, err := scope.Of("http", host+":"+port)
-	return err == nil && slices.ContainsFunc(e.hosts, func(s scope.Scope) bool { return s.Covers(need) })
+	host, port, err := target(u)
+	if err != nil {
+		return nil, fault.New(fault.Config, "%w", err)
+	}
+	origin := []string{bracket(host) + ":" + port}
+	return NewEgress(EgressConfig{AllowHosts: origin, OnlyHosts: origin})
+}
+
+// allows reports whether host may be private. It refuses a host that is none of
+// the only ones. Host is normalised.
+func (e *Egress) allows(host, port string) (private bool, err error) {
+	if e == nil {
+		return false, nil
+	}
+	need, err := scope.Of("http", bracket(host)+":"+port)
+	if err != nil {
+		return false, fault.New(fault.Denied, "%w", err)
+	}
+	covers := func(s scope.Scope) bool { return s.Covers(need) }
+	if e.only != nil && !slices.ContainsFunc(e.only, covers) {
+		return false, fault.New(fault.Denied, "connection to %s:%s is refused: it is not among the hosts this client may reach", bracket(host), port)
+	}
+	return e.private || slices.ContainsFunc(e.hosts, covers), nil
 }
 
 // CheckURL refuses a URL whose text alone shows that it is not to be called. It
 // resolves nothing: DialContext judges the address.
 func (e *Egress) CheckURL(u *url.URL) error {
-	port := u.Port()
-	switch {
-	case u.Scheme == "http" && port == "":
-		port = "80"
-	case u.Scheme == "https" && port == "":
-		port = "443"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return fault.New(fault.Denied, "scheme %q: only http and https are called", u.Scheme)
-	}
-	if u.User != nil {
-		return fault.New(fault.Denied, "a user or password in a URL is refused")
-	}
-	name := u.Hostname()
-	if strings.HasPrefix(u.Host, "[") {
-		name = "[" + name + "]"
-	}
-	host, err := scope.Host(name)
+	host, port, err := target(u)
 	if err != nil {
-		return fault.New(fault.Denied, "%w", err)
+		return err
 	}
-	allowed := e.allows(host, port)
+	allowed, err := e.allows(host, port)
+	if err != nil {
+		return err
+	}
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return check(addr, allowed)
 	}
@@ -88,6 +109,30 @@ func (e *Egress) CheckURL(u *url.URL) error {
 		return refused(host, "this machine")
 	}
 	return nil
+}
+
+// target is where a client connects to for u, in one spelling.
+func target(u *url.URL) (host, port string, err error) {
+	port = u.Port()
+	switch {
+	case u.Scheme == "http" && port == "":
+		port = "80"
+	case u.Scheme == "https" && port == "":
+		port = "443"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", "", fault.New(fault.Denied, "scheme %q: only http and https are called", u.Scheme)
+	}
+	if u.User != nil {
+		return "", "", fault.New(fault.Denied, "a user or password in a URL is refused")
+	}
+	name := u.Hostname()
+	if strings.HasPrefix(u.Host, "[") {
+		name = "[" + name + "]"
+	}
+	if host, err = scope.Host(name); err != nil {
+		return "", "", fault.New(fault.Denied, "%w", err)
+	}
+	return host, port, nil
 }
 
 // local reports whether a name means this machine by convention.
@@ -108,7 +153,7 @@ func check(addr netip.Addr, allowed bool) error {
 
 func refused(name, what string) error {
 	return fault.New(fault.Denied, "connection to %s is refused: %s", name, what).
-		WithHint("private networks can be allowed by host in egress.allow_hosts")
+		WithHint("tools.web.allow_private opens this machine and its networks to the fetch tool; tools.web.allow_hosts can limit it to some hosts")
 }
 
 const dialTimeout = 10 * time.Second
@@ -127,7 +172,10 @@ func (e *Egress) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, fault.New(fault.Denied, "dial: %w", err)
 	}
-	allowed := e.allows(host, port)
+	allowed, err := e.allows(host, port)
+	if err != nil {
+		return nil, err
+	}
 	d := net.Dialer{
 		Timeout: dialTimeout,
 		ControlContext: func(_ context.Context, _, target string, _ syscall.RawConn) error {

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 )
 
 const (
@@ -36,26 +36,18 @@ func WithExchange(ctx context.Context) (context.Context, *Exchange) {
 	return context.WithValue(ctx, exchangeKey{}, e), e
 }
 
-// NewHTTPClient returns the client that adapters give to their SDK. base nil is a
-// transport of its own with bounded dialling; how long an answer may take is for
-// the context to say. Redirects are not followed: a key goes to the address it is
-// configured for and nowhere else.
-func NewHTTPClient(base http.RoundTripper, now func() time.Time) *http.Client {
-	if base == nil {
-		base = &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-			ForceAttemptHTTP2:     true,
-			MaxIdleConnsPerHost:   16,
-			IdleConnTimeout:       90 * time.Second,
-			TLSHandshakeTimeout:   10 * time.Second,
-			ExpectContinueTimeout: time.Second,
-		}
+// NewHTTPClient returns the client that adapters give to their SDK. It reaches
+// host and port of base and nothing else, directly: no redirect is followed and no
+// proxy taken from the environment, so a key goes to the address it is configured
+// for and nowhere else. How long an answer may take is for the context to say.
+func NewHTTPClient(base string, now func() time.Time) (*http.Client, error) {
+	egress, err := guard.ForOrigin(base)
+	if err != nil {
+		return nil, err
 	}
-	return &http.Client{
-		Transport:     &noting{base: base, now: now},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	client := guard.HTTPClient(guard.HTTPConfig{Egress: egress, Timeout: -1, MaxBody: -1, MaxRedirects: -1})
+	client.Transport = &noting{base: client.Transport, now: now}
+	return client, nil
 }
 
 type noting struct {

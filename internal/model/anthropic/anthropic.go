@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,14 +25,13 @@ const defaultMaxTokens = 8192
 
 // Config says how to reach the API.
 type Config struct {
-	Name      string            // as providers are told apart; default "anthropic"
-	Key       string            // required
-	KeyHint   string            // where the key comes from, for the person whose key is refused
-	BaseURL   string            // default https://api.anthropic.com
-	Model     string            // for requests that name none; required
-	MaxTokens int               // for requests that set none; default 8192
-	Transport http.RoundTripper // default: one of its own
-	Now       func() time.Time  // default time.Now; dates in Retry-After are compared with it
+	Name      string           // as providers are told apart; default "anthropic"
+	Key       string           // required
+	KeyHint   string           // where the key comes from, for the person whose key is refused
+	BaseURL   string           // default https://api.anthropic.com
+	Model     string           // for requests that name none; required
+	MaxTokens int              // for requests that set none; default 8192
+	Now       func() time.Time // default time.Now; dates in Retry-After are compared with it
 }
 
 // Provider is the model.Provider. It is safe for concurrent use.
@@ -69,7 +69,11 @@ func New(cfg Config) (*Provider, error) {
 	case cfg.Model == "":
 		return nil, fault.New(fault.Config, "%s: no model", cfg.Name)
 	}
-	p := &Provider{cfg: cfg, http: model.NewHTTPClient(cfg.Transport, cfg.Now)}
+	client, err := model.NewHTTPClient(cfg.BaseURL, cfg.Now)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Name, err)
+	}
+	p := &Provider{cfg: cfg, http: client}
 	p.client = sdk.NewClient(
 		option.WithoutEnvironmentDefaults(),
 		option.WithAPIKey(cfg.Key),

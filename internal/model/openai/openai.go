@@ -5,6 +5,7 @@ package openai
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -27,14 +28,13 @@ const (
 
 // Config says how to reach a server.
 type Config struct {
-	Name      string            // as providers are told apart; default "openai"
-	Key       string            // "" sends none, for local servers
-	KeyHint   string            // where the key comes from, for the person whose key is refused
-	BaseURL   string            // with its path, such as http://127.0.0.1:11434/v1; default OpenAI's own
-	Model     string            // for requests that name none; required
-	MaxTokens int               // for requests that set none; default 8192
-	Transport http.RoundTripper // default: one of its own
-	Now       func() time.Time  // default time.Now; dates in Retry-After are compared with it
+	Name      string           // as providers are told apart; default "openai"
+	Key       string           // "" sends none, for local servers
+	KeyHint   string           // where the key comes from, for the person whose key is refused
+	BaseURL   string           // with its path, such as http://127.0.0.1:11434/v1; default OpenAI's own
+	Model     string           // for requests that name none; required
+	MaxTokens int              // for requests that set none; default 8192
+	Now       func() time.Time // default time.Now; dates in Retry-After are compared with it
 }
 
 // Provider is the model.Provider. It is safe for concurrent use.
@@ -71,9 +71,15 @@ func New(cfg Config) (*Provider, error) {
 	case cfg.Model == "":
 		return nil, fault.New(fault.Config, "%s: no model", cfg.Name)
 	}
-	p := &Provider{cfg: cfg, http: model.NewHTTPClient(cfg.Transport, cfg.Now)}
+	client, err := model.NewHTTPClient(cfg.BaseURL, cfg.Now)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Name, err)
+	}
+	p := &Provider{cfg: cfg, http: client}
 	c := sdk.DefaultConfig(cfg.Key)
-	c.BaseURL, c.HTTPClient = cfg.BaseURL, &http.Client{Transport: commentless{p.http.Transport}, CheckRedirect: p.http.CheckRedirect}
+	bare := *p.http // with its bounds and refusals, and the transport the SDK's parser needs
+	bare.Transport = commentless{p.http.Transport}
+	c.BaseURL, c.HTTPClient = cfg.BaseURL, &bare
 	c.EmptyMessagesLimit = math.MaxInt32 // comments keep slow streams alive; the deadline ends them
 	p.client = sdk.NewClientWithConfig(c)
 	return p, nil
