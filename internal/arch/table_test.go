@@ -41,6 +41,7 @@ var floors = map[string]floor{
 	"internal/confine":  authority,
 	"internal/policy":   authority,
 	"internal/approval": authority,
+	"internal/grant":    authority,
 	"internal/budget":   authority,
 	"internal/guard":    authority,
 	"internal/tool":     authority,
@@ -104,6 +105,8 @@ var sameFloor = []edge{
 	{"internal/eventlog", "internal/lease", "a subscription is read by the node that holds its lease"},
 
 	{"internal/policy", "internal/scope", "a rule is a scope and an effect"},
+	{"internal/grant", "internal/scope", "a grant is a scope and an effect"},
+	{"internal/grant", "internal/policy", "what is granted is held in policy's terms, and weighed by asking it"},
 	{"internal/guard", "internal/scope", "it checks what a scope's qualifier names"},
 	{"internal/confine", "internal/scope", "a job's walls are made from its scopes"},
 	{"internal/tool", "internal/scope", "a tool derives the scopes a call needs"},
@@ -156,6 +159,8 @@ var owned = []ownedImport{
 	{path: "charm.land/catwalk/", by: []string{"internal/model"}, why: "prices are looked up in one place"},
 	{path: "github.com/spf13/", by: []string{"internal/cli"}, why: "only the command line parses flags"},
 	{path: "flag", why: "the command line is cobra's"},
+	{path: module + "/internal/grant", by: []string{"internal/daemon"},
+		why: "authority changes only through the operator's socket: no tool, agent or channel can name it"},
 	{path: "os/exec", by: []string{
 		"internal/cli", "internal/confine", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp",
 	}, why: "a program started is an effect: it goes through act, or is the daemon itself"},

@@ -22,6 +22,7 @@ const (
 	domainBlob     domain = "blob"
 	domainMemory   domain = "memory"
 	domainApproval domain = "approval"
+	domainGrant    domain = "grant"
 )
 
 // The sealed fields.
@@ -54,6 +55,8 @@ const (
 	OutboxRef           Field = 26 // the channel's own id of what was delivered
 	MemoryLabel         Field = 27
 	ResultLabel         Field = 28
+	GrantBody           Field = 30 // subject, scope, effect and the rest of a grant
+	LevelBody           Field = 31
 )
 
 // The blind fields.
@@ -63,6 +66,7 @@ const (
 	OutboxRecipient Field = 102
 	MemoryKey       Field = 103
 	MemorySlot      Field = 104 // what a fact says the value of
+	GrantScope      Field = 110
 )
 
 type fieldInfo struct {
@@ -101,12 +105,15 @@ var fields = map[Field]fieldInfo{
 	OutboxRef:           {"outbox.ref", domainTalk, sealed},
 	MemoryLabel:         {"memory.label", domainMemory, sealed},
 	ResultLabel:         {"result.label", domainRun, sealed},
+	GrantBody:           {"grant.body", domainGrant, sealed},
+	LevelBody:           {"level.body", domainGrant, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
 	OutboxRecipient: {"outbox.recipient", domainTalk, blind},
 	MemoryKey:       {"memory.key", domainMemory, blind},
 	MemorySlot:      {"memory.slot", domainMemory, blind},
+	GrantScope:      {"grant.scope", domainGrant, blind},
 }
 
 // String returns the name of the field for people.
