@@ -239,18 +239,7 @@ func (l *roleLoader) checkWithin(name string, rules []Rule, parent *Role) {
 func (r *Role) holds(s scope.Scope) Effect {
 	most := Allow
 	for _, layer := range r.layers {
-		own := Deny
-		for _, x := range layer.of(s.Base()) {
-			if x.Scope.Covers(s) && x.Effect != Deny {
-				own = max(own, x.Effect)
-			}
-		}
-		for _, x := range layer.of(s.Base()) {
-			if x.Scope.Covers(s) {
-				own = min(own, x.Effect)
-			}
-		}
-		most = min(most, own)
+		most = min(most, layer.holds(s))
 	}
 	return most
 }
