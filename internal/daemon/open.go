@@ -49,7 +49,11 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	cfg := o.Config.Config
 	d.events = eventlog.NewLog(d.db, d.vault, d.log, eventlog.Options{})
 	kinds := run.NewKinds()
-	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log})
+	home, err := homeOf(o.Instance)
+	if err != nil {
+		return nil, err
+	}
+	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home})
 	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log)
 	d.blobs = blob.New(d.db, d.vault)
 	d.budget = budget.New(d.db, budgetConfig(cfg))

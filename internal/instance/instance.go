@@ -155,6 +155,10 @@ func (in Instance) StateDB() string { return filepath.Join(in.StateDir, "ombud.d
 // LockFile is held by the daemon of this instance for as long as it runs.
 func (in Instance) LockFile() string { return filepath.Join(in.StateDir, "daemon.lock") }
 
+// HomeFile holds the name of this state directory, made at its first start. A
+// copied directory needs another one: delete the file in the copy.
+func (in Instance) HomeFile() string { return filepath.Join(in.StateDir, "home") }
+
 // ReserveFile keeps space so that a full disk can end in read-only mode.
 func (in Instance) ReserveFile() string { return filepath.Join(in.StateDir, "reserve") }
 

@@ -53,5 +53,6 @@
 // Everything but the handler's own variables. On SQLite the next boot takes back
 // every run of the last one: the lock file proves it dead. On PostgreSQL a node has
 // a lease that outlives every effect it starts, so when it ends nothing of that
-// node can still be under way. A run that took its node down five times is failed.
+// node can still be under way; only the next boot in the same home (Options.Home)
+// need not wait for it. A run that took its node down five times is failed.
 package run

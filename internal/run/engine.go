@@ -84,6 +84,10 @@ type Options struct {
 	Poll     time.Duration // longest sleep between looks at the store; default 1 s
 	Grace    time.Duration // how long Stop waits for effects under way; default 10 s
 	LeaseTTL time.Duration // how long a silent node keeps its runs (PostgreSQL); default 30 s
+	// Home names the place of which this process holds the lock, so that every
+	// earlier node of the same home is dead, whatever its lease says. It must be
+	// another in every installation; "" if there is none.
+	Home string
 	Logger   *slog.Logger
 }
 
@@ -129,9 +133,25 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *En
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Engine{
-		db: d, vault: v, log: l, slog: o.Logger, kinds: kinds, opt: o, node: id.New("boot"),
+		db: d, vault: v, log: l, slog: o.Logger, kinds: kinds, opt: o, node: nodeOf(o.Home),
 		live: map[string]*Run{}, stopping: make(chan struct{}), graceOver: make(chan struct{}),
 	}
+}
+
+// nodeOf names one boot in a home.
+func nodeOf(home string) string {
+	if home == "" {
+		return id.New("boot")
+	}
+	return home + "/" + id.New("boot")
+}
+
+// sameHome matches, in LIKE, the nodes that are dead because this one has their home.
+func (e *Engine) sameHome() string {
+	if e.opt.Home == "" {
+		return ""
+	}
+	return e.opt.Home + "/%"
 }
 
 // Node is this process's name as an owner of runs.
@@ -282,13 +302,12 @@ func (e *Engine) claim(ctx context.Context, limit int) (claimed []Record, err er
 			if err != nil {
 				return err
 			}
-			rec, err = e.advance(ctx, tx, id, noFence, change{
-				kind: evStarted, actor: "ombud", data: startedData{Owner: e.node, Fence: rec.Fence + 1},
-			})
-			if err != nil {
+			v := view{Record: rec}
+			start := change{kind: evStarted, actor: "ombud", data: startedData{Owner: e.node, Fence: rec.Fence + 1}}
+			if err := e.apply(ctx, tx, &v, []change{start}, nil); err != nil {
 				return err
 			}
-			claimed = append(claimed, rec)
+			claimed = append(claimed, v.Record)
 		}
 		return nil
 	})

@@ -84,17 +84,34 @@ func (v *view) fold(e eventlog.Event) error {
 	from := v.State
 	v.State, v.Version = to, e.Version
 	v.Head = foldHead(v.Head, e)
-	apply := map[string]func(*view, eventlog.Event) error{
-		evCreated: (*view).created, evStarted: (*view).started, evWaiting: (*view).waiting,
-		evRequeued: (*view).requeued, evCompleted: (*view).ended, evFailed: (*view).ended,
-		evCancelled: (*view).ended, evUncertain: (*view).uncertain, evCancelling: (*view).cancelling,
-		evResolved: (*view).resolved, evStepOpened: (*view).stepOpened,
-		evStepReopened: (*view).stepReopened, evStepClosed: (*view).stepClosed,
-	}[e.Kind]
 	if from == Running && to != Running && to != Cancelling && e.Kind != evRequeued {
 		v.Spent += max(0, e.At-v.Resumed)
 	}
-	return apply(v, e)
+	switch e.Kind {
+	case evCreated:
+		return v.created(e)
+	case evStarted:
+		return v.started(e)
+	case evWaiting:
+		return v.waiting(e)
+	case evRequeued:
+		return v.requeued(e)
+	case evCompleted, evFailed, evCancelled:
+		return v.ended(e)
+	case evUncertain:
+		return v.uncertain(e)
+	case evCancelling:
+		return v.cancelling(e)
+	case evResolved:
+		return v.resolved(e)
+	case evStepOpened:
+		return v.stepOpened(e)
+	case evStepReopened:
+		return v.stepReopened(e)
+	case evStepClosed:
+		return v.stepClosed(e)
+	}
+	return fault.New(fault.Internal, "run %s: the event %s is in the table of edges and means nothing", e.Stream, e.Kind)
 }
 
 func orNone(s State) State {

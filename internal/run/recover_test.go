@@ -313,3 +313,38 @@ func TestAChildThatOutlivesItsParentKeepsTheKey(t *testing.T) {
 		}
 	})
 }
+
+func TestTheNextBootInAHomeNeedNotWaitForALease(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := setup(t, d, Kind{Name: "k", Handle: nothing})
+		in := func(home string) *Engine {
+			e := New(d, b.vault, b.log, b.kinds, Options{Home: home})
+			e.claims = e.claimSQL()
+			if err := e.renew(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		first := in("homea")
+		id := b.begin(Spec{Kind: "k"})
+		if recs, err := first.claim(t.Context(), 1); err != nil || len(recs) != 1 {
+			t.Fatalf("claimed %d: %v", len(recs), err)
+		}
+		state := func() State {
+			rec, _, err := b.Get(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rec.State
+		}
+		if d.Postgres() { // on SQLite nobody else can be there
+			if err := in("homeb").recoverOnce(t.Context(), false); err != nil || state() != Running {
+				t.Errorf("another home took it: %s, %v", state(), err)
+			}
+		}
+		if err := in("homea").recoverOnce(t.Context(), !d.Postgres()); err != nil || state() != Queued {
+			t.Errorf("the next boot left it %s: %v", state(), err)
+		}
+	})
+}

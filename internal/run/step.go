@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -41,6 +42,10 @@ type Run struct {
 	cancel context.CancelCauseFunc
 	began  time.Time
 	halted chan struct{} // closed when the daemon stops: waits and model calls end
+
+	// known is set before the handler begins and used by functions of InTx only, which
+	// run one after the other on the store's goroutine.
+	known *known
 
 	leaving sync.Mutex // held by whoever moves the run out of running
 
@@ -105,13 +110,17 @@ func (r *Run) loadSteps() error {
 		steps, err = r.e.loadSteps(ctx, q, r.rec.ID)
 		return err
 	})
+	if err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.known = &known{r.rec, map[string]*Step{}}
 	for _, s := range steps {
-		r.steps[s.Name] = s
+		r.steps[s.Name], r.known.steps[s.Name] = s, s
 		r.seq = max(r.seq, s.Seq)
 	}
-	return err
+	return nil
 }
 
 // StepSpec describes a step.
@@ -476,7 +485,7 @@ func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db
 	r.mu.Unlock()
 	var outs []Outcome
 	var event string // the last one, to find out what became of a commit in doubt
-	err := r.e.db.InTx(context.WithoutCancel(r.ctx), func(ctx context.Context, tx *db.Tx) error {
+	fn := func(ctx context.Context, tx *db.Tx) error {
 		var all []change
 		outs = outs[:0]
 		for _, l := range lazy {
@@ -498,12 +507,16 @@ func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db
 				all[i].actor = r.rec.Actor
 			}
 		}
-		rec, err := r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, all...)
+		rec, err := r.advance(ctx, tx, all)
 		if err == nil {
 			event = rec.lastEvent
 		}
 		return err
-	})
+	}
+	err := r.e.db.InTx(context.WithoutCancel(r.ctx), fn)
+	if errors.Is(err, errMoved) { // what the run knew of its rows is forgotten: it looks
+		err = r.e.db.InTx(context.WithoutCancel(r.ctx), fn)
+	}
 	if event != "" && fault.Is(err, fault.Unknown) {
 		err = r.whatBecame(event, err)
 	}
@@ -520,6 +533,40 @@ func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db
 		r.remember(l.spec, l.seq, outs[i])
 	}
 	return nil
+}
+
+// known is what the owner of a run knows of its rows without looking. A commit that
+// was rolled back, or somebody else, may have made it wrong: then the head in the
+// row is another and the commit that relied on it is refused.
+type known struct {
+	rec   Record
+	steps map[string]*Step
+}
+
+// advance is the engine's, from what is known if that is possible.
+func (r *Run) advance(ctx context.Context, tx *db.Tx, changes []change) (Record, error) {
+	k := r.known
+	if k == nil {
+		return r.e.advance(ctx, tx, r.rec.ID, r.rec.Fence, changes...)
+	}
+	v := view{Record: k.rec, steps: map[string]*Step{}}
+	err := r.e.apply(ctx, tx, &v, changes, func(name string) (*Step, error) {
+		s, ok := k.steps[name]
+		if !ok {
+			return nil, nil
+		}
+		own := *s
+		return &own, nil
+	})
+	if errors.Is(err, errMoved) {
+		r.known = nil
+	}
+	if err != nil {
+		return v.Record, err
+	}
+	k.rec = v.Record
+	maps.Copy(k.steps, v.steps)
+	return v.Record, nil
 }
 
 // flush records the lazy outcomes that no other commit took along.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,27 +133,40 @@ func (e *Engine) advance(ctx context.Context, tx *db.Tx, id string, fence int64,
 		return rec, errLost
 	}
 	v := view{Record: rec, steps: map[string]*Step{}}
-	for _, c := range changes {
-		if err := e.project(ctx, tx, &v, c); err != nil {
-			return v.Record, err
-		}
-	}
-	if err := e.placeInLine(ctx, tx, rec, &v); err != nil {
-		return v.Record, err
-	}
-	return v.Record, e.save(ctx, tx, rec.Version, &v.Record)
+	err = e.apply(ctx, tx, &v, changes, func(name string) (*Step, error) { return e.loadStep(ctx, tx, id, name) })
+	return v.Record, err
 }
 
-func (e *Engine) project(ctx context.Context, tx *db.Tx, v *view, c change) error {
-	if c.step != "" {
-		s, err := e.loadStep(ctx, tx, v.ID, c.step)
-		if err != nil {
+// apply is advance from what v says of the run; stepOf gives a step of it, nil if
+// there is none. If v is not what the row says, the error is errMoved.
+func (e *Engine) apply(ctx context.Context, tx *db.Tx, v *view, changes []change, stepOf func(name string) (*Step, error)) error {
+	before := v.Record
+	for _, c := range changes {
+		if c.step != "" && v.steps[c.step] == nil {
+			s, err := stepOf(c.step)
+			if err != nil {
+				return err
+			}
+			if s != nil {
+				v.steps[c.step] = s
+			}
+		}
+		if err := e.project(ctx, tx, v, c); err != nil {
 			return err
 		}
-		if s != nil {
-			v.steps[c.step] = s
-		}
 	}
+	if err := e.placeInLine(ctx, tx, before, v); err != nil {
+		return err
+	}
+	return e.save(ctx, tx, before, &v.Record, changes)
+}
+
+// errMoved says that somebody else has moved the run since it was looked at.
+var errMoved = errors.New("it was moved by somebody else")
+
+func moved(id string) error { return fault.New(fault.Conflict, "run %s: %w", id, errMoved) }
+
+func (e *Engine) project(ctx context.Context, tx *db.Tx, v *view, c change) error {
 	if _, ok := next(v.State, c.kind); !ok {
 		if v.State == Cancelling {
 			return errCancelled
@@ -160,10 +174,13 @@ func (e *Engine) project(ctx context.Context, tx *db.Tx, v *view, c change) erro
 		return fault.New(fault.Conflict, "run %s is %s: %s is not possible", v.ID, v.State, c.kind)
 	}
 	evs, err := e.log.AppendTx(ctx, tx, eventlog.New{
-		Stream: streamOf(v.ID), Kind: c.kind, Actor: c.actor, Cause: v.Cause, Trace: v.ID, Data: c.data, Expect: v.Version,
+		Stream: streamOf(v.ID), Kind: c.kind, Actor: c.actor, Cause: v.Cause, Trace: v.ID, Data: c.data, Expect: eventlog.Any,
 	})
 	if err != nil {
 		return err
+	}
+	if evs[0].Version != v.Version+1 {
+		return moved(v.ID)
 	}
 	if err := v.fold(evs[0]); err != nil {
 		return err
@@ -218,19 +235,34 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// save writes the row back if nobody else moved it meanwhile.
-func (e *Engine) save(ctx context.Context, tx *db.Tx, version int64, r *Record) error {
-	n, err := tx.Exec(ctx, `UPDATE runs SET state = $1, wait = $2, wait_ref = $3, owner = $4, fence = $5, attempt = $6,
-			crashes = $7, next_at = $8, started = $9, resumed = $10, ended = $11, spent = $12, cost = $13, cost_known = $14,
-			version = $15, head = $16, error_class = $17, result = $18, error = $19, slot = $20
-		WHERE id = $21 AND version = $22`,
-		r.State, r.Wait, r.WaitRef, r.Owner, r.Fence, r.Attempt, r.Crashes, r.NextAt, r.Started, r.Resumed, r.Ended, r.Spent,
-		r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunResult, r.ID, r.Result),
-		e.seal(vault.RunError, r.ID, textOrNil(r.Error)), nullSlot(r.slot), r.ID, version)
+// save writes the row back if nobody else moved it meanwhile: its head stands for
+// all events so far. A step changes few columns, none of them in an index.
+func (e *Engine) save(ctx context.Context, tx *db.Tx, before Record, r *Record, changes []change) error {
+	var n int64
+	var err error
+	if onlySteps(changes) {
+		n, err = tx.Exec(ctx, `UPDATE runs SET cost = $1, cost_known = $2, version = $3, head = $4
+			WHERE id = $5 AND version = $6 AND head = $7`,
+			r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ID, before.Version, before.Head[:])
+	} else {
+		n, err = tx.Exec(ctx, `UPDATE runs SET state = $1, wait = $2, wait_ref = $3, owner = $4, fence = $5, attempt = $6,
+				crashes = $7, next_at = $8, started = $9, resumed = $10, ended = $11, spent = $12, cost = $13, cost_known = $14,
+				version = $15, head = $16, error_class = $17, result = $18, error = $19, slot = $20
+			WHERE id = $21 AND version = $22 AND head = $23`,
+			r.State, r.Wait, r.WaitRef, r.Owner, r.Fence, r.Attempt, r.Crashes, r.NextAt, r.Started, r.Resumed, r.Ended, r.Spent,
+			r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunResult, r.ID, r.Result),
+			e.seal(vault.RunError, r.ID, textOrNil(r.Error)), nullSlot(r.slot), r.ID, before.Version, before.Head[:])
+	}
 	if err == nil && n == 0 {
-		return fault.New(fault.Conflict, "run %s was moved by somebody else", r.ID)
+		return moved(r.ID)
 	}
 	return err
+}
+
+func onlySteps(changes []change) bool {
+	return !slices.ContainsFunc(changes, func(c change) bool {
+		return c.kind != evStepOpened && c.kind != evStepReopened && c.kind != evStepClosed
+	})
 }
 
 func nullSlot(p *int64) sql.NullInt64 {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -117,7 +118,7 @@ func (e *Engine) recoverOnce(ctx context.Context, othersDead bool) error {
 	}
 	for _, l := range lost {
 		err := e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-			if !othersDead {
+			if !othersDead && !e.predecessor(l.owner) {
 				if alive, err := e.alive(ctx, tx, l.owner); err != nil || alive {
 					return err
 				}
@@ -128,11 +129,8 @@ func (e *Engine) recoverOnce(ctx context.Context, othersDead bool) error {
 			return err
 		}
 	}
-	if !othersDead {
-		return nil
-	}
 	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM nodes WHERE id <> $1", e.node)
+		_, err := tx.Exec(ctx, "DELETE FROM nodes WHERE id <> $1 AND ($2 = 1 OR id LIKE $3)", e.node, flag(othersDead), e.sameHome())
 		return err
 	})
 }
@@ -140,14 +138,23 @@ func (e *Engine) recoverOnce(ctx context.Context, othersDead bool) error {
 func (e *Engine) lostRuns(ctx context.Context, othersDead bool) (lost []lostRun, err error) {
 	query := "SELECT id, owner, fence FROM runs WHERE state IN ('running', 'cancelling') AND owner <> $1"
 	if !othersDead {
-		query += ` AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = runs.owner
-			AND nodes.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
+		query += ` AND (owner LIKE $2 OR NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = runs.owner
+			AND nodes.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))`
 	}
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		lost, err = db.All(ctx, q, scanLost, query+" ORDER BY seq", e.node)
+		args := []any{e.node}
+		if !othersDead {
+			args = append(args, e.sameHome())
+		}
+		lost, err = db.All(ctx, q, scanLost, query+" ORDER BY seq", args...)
 		return err
 	})
 	return lost, err
+}
+
+// predecessor reports whether a node is an earlier one of this home.
+func (e *Engine) predecessor(node string) bool {
+	return e.opt.Home != "" && node != e.node && strings.HasPrefix(node, e.opt.Home+"/")
 }
 
 // alive reports whether a node's lease has not ended.
