@@ -17,9 +17,9 @@ import (
 )
 
 // extraTools are the outside world of the crash campaign: tools whose effect is a
-// line in the file that OMBUD_CRASH_WORLD names. They do not exist in what we ship.
+// line in the file that CRASH_WORLD names. They do not exist in what we ship.
 func (d *Daemon) extraTools() []registrar {
-	path := os.Getenv("OMBUD_CRASH_WORLD")
+	path := os.Getenv("CRASH_WORLD")
 	if path == "" {
 		return nil
 	}

@@ -3,8 +3,8 @@
 // Package failpoint marks the instants at which the crash campaign kills the
 // process. This half is built only under the tag failpoint.
 //
-// OMBUD_FAILPOINT_LOG names a file to which every hit is appended, one name a
-// line. OMBUD_FAILPOINT_KILL is "<name>:<n>": at the n-th hit of that name
+// FAILPOINT_LOG names a file to which every hit is appended, one name a
+// line. FAILPOINT_KILL is "<name>:<n>": at the n-th hit of that name
 // (from 1) the process kills itself with SIGKILL.
 package failpoint
 
@@ -28,7 +28,7 @@ func Hit(name string) {
 	defer state.Unlock()
 	if state.hits == nil {
 		state.hits = map[string]int{}
-		if path := os.Getenv("OMBUD_FAILPOINT_LOG"); path != "" {
+		if path := os.Getenv("FAILPOINT_LOG"); path != "" {
 			f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			if err != nil {
 				panic("failpoint: " + err.Error())
@@ -42,7 +42,7 @@ func Hit(name string) {
 			panic("failpoint: " + err.Error())
 		}
 	}
-	want, n, ok := strings.Cut(os.Getenv("OMBUD_FAILPOINT_KILL"), ":")
+	want, n, ok := strings.Cut(os.Getenv("FAILPOINT_KILL"), ":")
 	if !ok || want != name {
 		return
 	}

@@ -1,0 +1,11 @@
+// Package crashtest is the crash campaign. It builds the real program with its
+// fail points (tag failpoint, in nothing we ship), lets a scripted model have a
+// few conversations in which tools of every kind leave lines outside, and counts
+// how often each fail point is passed. Then it does the same again once for every
+// counted pass, kills the process there with SIGKILL, starts it again, lets the
+// client go on as a client does (it sends again, with the same key, what it got no
+// answer to) and looks at the store and at the world outside.
+//
+// `go test` tries every seventh pass on SQLite; `make campaign` tries all, on both
+// stores. It fails if a counted pass was not tried.
+package crashtest

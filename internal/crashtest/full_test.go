@@ -1,0 +1,17 @@
+//go:build failpoint
+
+package crashtest
+
+import (
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+)
+
+// stride: `make campaign` tries every pass.
+const stride = 1
+
+func TestCampaignOnPostgres(t *testing.T) {
+	supported(t)
+	campaign(t, dbtest.KindPostgres, stride)
+}
