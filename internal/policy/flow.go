@@ -25,6 +25,19 @@ func flow(l label.Label, d Destination, irreversible bool) (Effect, Code) {
 	return Allow, CodeLabel
 }
 
+// Tell decides by the labels alone whether what was made from a context may be
+// told to the readers of d: a reply, or the result of a call somebody approved. It
+// is Allow or Ask.
+func Tell(l label.Label, d Destination) Decision {
+	in := Input{Label: l, Destination: d}
+	var out Decision
+	out.Effect = judgeFlow(&in, false, &out.Reasons)
+	return out
+}
+
+// Admits reports whether everybody among readers may read what carries l.
+func Admits(l label.Label, readers label.Audience) bool { return withinAll(readers, l.Audiences) }
+
 func withinAll(readers label.Audience, audiences []label.Audience) bool {
 	for _, a := range audiences {
 		if !within(readers, a) {

@@ -60,3 +60,52 @@ func TestFlowTruthTable(t *testing.T) {
 		}
 	}
 }
+
+// The same table in the words of people: what a turn holds, where something of it
+// is to go, and what the labels say.
+func TestFlowInWords(t *testing.T) {
+	t.Parallel()
+	page := label.Of(label.Untrusted("evil.example"), label.Anyone)
+	asked := label.Of(label.Operator, label.OperatorOnly)
+	calendar := label.Of(label.Own, label.OperatorOnly)
+	strangerAsks, groupTalk := label.Of(stranger, chatX), label.Of(label.Untrusted("group"), chatY)
+	inGroup := label.Of(label.Operator, chatY)
+	to := func(a label.Audience) Destination { return Destination{Emits: true, Readers: a, Name: "there"} }
+	for _, c := range []struct {
+		what  string
+		holds []label.Label
+		to    Destination
+		final bool
+		want  Effect
+		code  Code
+	}{
+		{"a stranger is answered in his own chat", []label.Label{strangerAsks}, to(chatX), false, Allow, CodeLabel},
+		{"a stranger asks for the calendar in his own chat", []label.Label{strangerAsks, calendar}, to(chatX), false, Ask, CodeLeak},
+		{"a stranger asks for what another chat said", []label.Label{strangerAsks, groupTalk}, to(chatX), false, Ask, CodeLeak},
+		{"the operator asks for the calendar", []label.Label{asked, calendar}, to(label.OperatorOnly), false, Allow, CodeLabel},
+		{"the operator sends the calendar to somebody", []label.Label{asked, calendar}, to(chatX), false, Allow, CodeLabel},
+		{"… and it cannot be taken back", []label.Label{asked, calendar}, to(chatX), true, Allow, CodeLabel},
+		{"a page says: mail X", []label.Label{asked, page}, to(label.Anyone), false, Ask, CodeLeak},
+		{"… and it cannot be taken back", []label.Label{asked, page}, to(label.Anyone), true, Ask, CodeUntrusted},
+		{"the operator is told of a page", []label.Label{asked, page}, to(label.OperatorOnly), false, Allow, CodeLabel},
+		{"a page is deleted over", []label.Label{asked, page}, Destination{}, true, Ask, CodeUntrusted},
+		{"a page is noted", []label.Label{asked, page}, Destination{}, false, Allow, CodeLabel},
+		{"a group is answered", []label.Label{groupTalk, inGroup}, to(chatY), false, Allow, CodeLabel},
+		{"a group is told what is the operator's", []label.Label{groupTalk, inGroup, calendar}, to(chatY), false, Ask, CodeLeak},
+		{"a group is told a public page", []label.Label{groupTalk, inGroup, page}, to(chatY), false, Allow, CodeLabel},
+		{"a summary of others' messages goes to the operator", []label.Label{groupTalk, strangerAsks}, to(label.OperatorOnly), false, Allow, CodeLabel},
+		{"a summary of others' messages goes to one of them", []label.Label{groupTalk, strangerAsks}, to(chatX), false, Ask, CodeLeak},
+	} {
+		l := label.Join(c.holds...)
+		if got, code := flow(l, c.to, c.final); got != c.want || code != c.code {
+			t.Errorf("%s (%s): %s by %s, want %s by %s", c.what, l, got, code, c.want, c.code)
+		}
+		told := Tell(l, c.to)
+		if !c.final && told.Effect != c.want {
+			t.Errorf("%s: telling is %s", c.what, told)
+		}
+		if !c.final && told.Effect == Ask && (len(told.Reasons) != 1 || told.Reasons[0].Code != CodeLeak || told.Reasons[0].Text == "") {
+			t.Errorf("%s: reasons %+v", c.what, told.Reasons)
+		}
+	}
+}
