@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // check judges what no single value shows. It runs after problems too, so that
@@ -65,7 +67,7 @@ func (l *loader) checkScopes(key string, lists map[string]string) {
 			continue
 		}
 		if err := l.in.Scope(it.text); err != nil {
-			l.problem(it.at, key, "", "%v", err)
+			l.problem(it.at, key, "", "%s", withHint(err))
 		}
 	}
 }
@@ -95,10 +97,18 @@ func (l *loader) checkAgents() {
 				break
 			}
 			if err := l.in.Tool(it.text); err != nil {
-				l.problem(it.at, path+".tools", "", "%v", err)
+				l.problem(it.at, path+".tools", "", "%s", withHint(err))
 			}
 		}
 	}
+}
+
+// withHint is what an error says, with the nearest names it may know.
+func withHint(err error) string {
+	if hint := fault.HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
 }
 
 // finish fills in what depends on other values, once all are known to be good.
