@@ -83,6 +83,7 @@ var floors = map[string]floor{
 	"internal/arch":            support,
 	"internal/crashtest":       support,
 	"internal/db/dbtest":       support,
+	"internal/laws":            support,
 	"internal/model/modeltest": support,
 	"bench":                    support,
 }
