@@ -107,6 +107,7 @@ func (a *Audit) open(ctx context.Context, tx *db.Tx) (opening, link, error) {
 	_, err = tx.Exec(ctx, `INSERT INTO audit_chains (number, chain, node, epoch, opening, hash, mac, signature)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		o.Number, o.Chain, o.Node, o.Epoch, opening, l.hash, l.mac, ed25519.Sign(a.sign, openingMessage(l.hash)))
+	tx.Notify(checkpointTopic)
 	return o, l, err
 }
 
@@ -201,7 +202,43 @@ func (a *Audit) checkpoint(ctx context.Context, tx *db.Tx, chain string, l link)
 	if err != nil {
 		return fmt.Errorf("sign the audit chain at %d: %w", l.seq, err)
 	}
+	tx.Notify(checkpointTopic)
 	return nil
+}
+
+// Sign signs the chain at its present end and returns that as an anchor, a line
+// that can be kept anywhere and given to ReadAnchors.
+func (a *Audit) Sign(ctx context.Context) (Ref, string, error) {
+	w := a.state.Load()
+	if w == nil {
+		return Ref{}, "", fault.New(fault.Unavailable, "the audit is not started")
+	}
+	var last anchorLine
+	err := a.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		v, err := a.register(tx, w).Get(ctx)
+		if err != nil {
+			return err
+		}
+		if end := v.(link); end.seq > 0 {
+			if err := a.checkpoint(ctx, tx, w.chain, end); err != nil {
+				return err
+			}
+		}
+		lines, err := anchorsAfter(ctx, tx, a.node, place{epoch: w.epoch, seq: -1}, true)
+		if err == nil {
+			last = lines[len(lines)-1]
+		}
+		return err
+	})
+	if err != nil {
+		return Ref{}, "", fmt.Errorf("anchor the audit chain: %w", err)
+	}
+	hash, err := hex.DecodeString(last.Hash)
+	if err != nil {
+		return Ref{}, "", err
+	}
+	text, err := canonical(last)
+	return Ref{Chain: last.Chain, Seq: last.Seq, Hash: hash}, text, err
 }
 
 // Stop signs the end of the chain. Entries are refused from then on. Calling it

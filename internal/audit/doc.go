@@ -31,8 +31,19 @@
 //     lies before a signature: up to the last checkpoint or the last opening.
 //   - A cut end of the newest chain, after its last checkpoint, shows by the steps
 //     that refer to its entries (VerifyRefs).
-//   - A whole store put back to an older state shows only by something outside of
-//     it: keep an export or the last hash elsewhere.
+//   - A whole store put back to an older state, an end cut off with all that speaks
+//     of it, and a record rewritten by who has the keys show only by something
+//     outside of the store: its anchors.
+//
+// # Anchors
+//
+// An anchor is a line of JSON with a chain's opening or one of its checkpoints, as
+// signed. Anchor appends those of a node to a file, flushed, within moments of
+// their commit; what a kill left out, the next start adds. A file proves as much as
+// it is out of reach: another disk or machine, append-only, a copy. A line that is
+// not as it was written spoils the whole file (ReadAnchors), an end without its line
+// break is as if not written. A node whose store lacks what its file names does not
+// start.
 //
 // # What is in it
 //

@@ -128,7 +128,13 @@ func (a *Audit) Export(ctx context.Context, w io.Writer) error {
 // from elsewhere than the file. With keys.Audit set it checks the MACs too. The
 // file is read once, line by line; errors are as those of Verify.
 func VerifyFile(r io.Reader, keys vault.Keys) (Report, error) {
-	f := &fileCheck{keys: keys, sum: sha256.New()}
+	return VerifyFileWith(r, keys, &Anchors{})
+}
+
+// VerifyFileWith is VerifyFile that holds the export against anchors too: an export
+// of a store put back to an older state is whole in itself, but lacks what they name.
+func VerifyFileWith(r io.Reader, keys vault.Keys, anchors *Anchors) (Report, error) {
+	f := &fileCheck{keys: keys, sum: sha256.New(), anchors: anchors.byPlace()}
 	scan := bufio.NewScanner(r)
 	scan.Buffer(make([]byte, 0, 64<<10), maxLine)
 	for scan.Scan() {
@@ -158,6 +164,33 @@ type fileCheck struct {
 	sum    hash.Hash
 	number int
 	ended  bool
+
+	anchors map[chainSeq]anchorLine // those not met yet
+}
+
+// meet holds a row that was checked against its anchor, if it has one.
+func (f *fileCheck) meet(chain string, seq int64, hash []byte) error {
+	at := chainSeq{chain, seq}
+	l, anchored := f.anchors[at]
+	if !anchored {
+		return nil
+	}
+	delete(f.anchors, at)
+	return l.compare(hash)
+}
+
+// missed reports an anchor of which the whole file had nothing, the first one.
+func (f *fileCheck) missed() error {
+	var first *anchorLine
+	for _, l := range f.anchors {
+		if first == nil || l.Epoch < first.Epoch || l.Epoch == first.Epoch && l.Seq < first.Seq {
+			first = &l
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.compare(nil)
 }
 
 func (f *fileCheck) report() Report {
@@ -195,7 +228,8 @@ func (f *fileCheck) dispatch(l line) error {
 	case l.Chain != nil:
 		var d decoder
 		r := chainRow{text: string(l.Chain.Opening), hash: d.hex(l.Chain.Hash), mac: d.hex(l.Chain.MAC), sig: d.hex(l.Chain.Signature)}
-		return orElse(d.err, func() error { return f.check.open(r) })
+		err := orElse(d.err, func() error { return f.check.open(r) })
+		return orElse(err, func() error { return f.meet(f.check.now.Chain, 0, r.hash) })
 	case l.End != nil:
 		return f.end(*l.End)
 	case f.check.now == nil:
@@ -229,7 +263,8 @@ func (f *fileCheck) entry(e entryLine) error {
 		return err
 	}
 	r.seq, r.at = rec.Seq, rec.At
-	return orElse(d.err, func() error { return f.check.entry(r) })
+	err := orElse(d.err, func() error { return f.check.entry(r) })
+	return orElse(err, func() error { return f.meet(rec.Chain, rec.Seq, r.hash) })
 }
 
 func (f *fileCheck) end(e endLine) error {
@@ -247,7 +282,7 @@ func (f *fileCheck) end(e endLine) error {
 		return errors.New("the file was changed: its checksum is another")
 	}
 	f.ended = true
-	return f.keys.Verify(e.message(), sig)
+	return orElse(f.keys.Verify(e.message(), sig), f.missed)
 }
 
 // decoder keeps the first error of several.
