@@ -44,13 +44,13 @@ type anchorLine struct {
 	Signature string `json:"signature"`
 }
 
-func (l anchorLine) place() place { return place{l.Epoch, l.Seq} }
+func (l anchorLine) mark() mark { return mark{l.Epoch, l.Seq} }
 
-// place orders the anchors of one node.
-type place struct{ epoch, seq int64 }
+// mark orders the anchors of one node.
+type mark struct{ epoch, seq int64 }
 
 // anchorsAfter reads the anchors of a node behind a place, or only the last one.
-func anchorsAfter(ctx context.Context, q db.Q, node string, after place, last bool) ([]anchorLine, error) {
+func anchorsAfter(ctx context.Context, q db.Q, node string, after mark, last bool) ([]anchorLine, error) {
 	order, limit := "ASC", int64(anchorPage)
 	if last {
 		order, limit = "DESC", 1
@@ -215,7 +215,7 @@ type Anchor struct {
 
 	mu     sync.Mutex
 	file   *os.File
-	at     place // of the last line
+	at     mark // of the last line
 	quit   context.CancelFunc
 	done   chan struct{}
 	failed error // of the last pass
@@ -280,9 +280,9 @@ func (f *Anchor) resume(ctx context.Context, file *os.File) error {
 		return fault.New(fault.Verification, "%w", err).
 			WithHint("if an older state was restored on purpose, put the anchor file away and start again")
 	}
-	f.at = place{0, -1}
+	f.at = mark{0, -1}
 	for _, l := range known.lines {
-		if p := l.place(); l.Node == f.node && (p.epoch > f.at.epoch || p.epoch == f.at.epoch && p.seq > f.at.seq) {
+		if p := l.mark(); l.Node == f.node && (p.epoch > f.at.epoch || p.epoch == f.at.epoch && p.seq > f.at.seq) {
 			f.at = p
 		}
 	}
@@ -328,7 +328,7 @@ func (f *Anchor) write(ctx context.Context) error {
 		if err := f.flush(b.Bytes()); err != nil {
 			return fault.New(fault.Unavailable, "%w", err)
 		}
-		f.at = lines[len(lines)-1].place()
+		f.at = lines[len(lines)-1].mark()
 	}
 }
 

@@ -224,7 +224,7 @@ func (a *Audit) Sign(ctx context.Context) (Ref, string, error) {
 				return err
 			}
 		}
-		lines, err := anchorsAfter(ctx, tx, a.node, place{epoch: w.epoch, seq: -1}, true)
+		lines, err := anchorsAfter(ctx, tx, a.node, mark{epoch: w.epoch, seq: -1}, true)
 		if err == nil {
 			last = lines[len(lines)-1]
 		}
