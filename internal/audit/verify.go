@@ -80,6 +80,7 @@ type checker struct {
 	at     link            // its last entry
 	signed int64           // its last checkpoint
 	time   int64           // of its last entry
+	sums   summer
 }
 
 // ends is how a node's newest chain ended.
@@ -90,7 +91,7 @@ type ends struct {
 }
 
 func newChecker(keys vault.Keys) *checker {
-	return &checker{keys: keys, list: genesis(), nodes: map[string]ends{}}
+	return &checker{keys: keys, list: genesis(), nodes: map[string]ends{}, sums: newSummer(keys.Audit)}
 }
 
 // open begins the next chain.
@@ -135,28 +136,28 @@ func (c *checker) open(r chainRow) error {
 // entry checks the next entry of the chain.
 func (c *checker) entry(r entryRow) error {
 	chain, seq := c.now.Chain, c.at.seq+1
-	var rec record
 	if r.seq != seq {
 		return bad(chain, seq, "it is missing: the next one is %d", r.seq)
 	}
 	if err := c.checkpointDue(); err != nil {
 		return err
 	}
-	if err := strict(r.text, &rec); err != nil {
+	rec, err := readSpot(r.text)
+	if err != nil {
 		return bad(chain, seq, "it cannot be read: %v", err)
 	}
-	want := c.at.next(r.text, c.keys.Audit)
+	want := c.sums.next(c.at, r.text)
 	switch {
 	case !bytes.Equal(r.hash, want.hash):
 		return bad(chain, seq, "its hash does not follow from the entry before and its text")
 	case !c.macHolds(r.mac, want.mac):
 		return bad(chain, seq, "its MAC is wrong")
-	case rec.Chain != chain || rec.Seq != seq || rec.At != r.at:
-		return bad(chain, seq, "it says it is entry %d of %s at %d", rec.Seq, rec.Chain, rec.At)
-	case rec.At < c.time:
+	case rec.chain != chain || rec.seq != seq || rec.at != r.at:
+		return bad(chain, seq, "it says it is entry %d of %s at %d", rec.seq, rec.chain, rec.at)
+	case rec.at < c.time:
 		return bad(chain, seq, "it is older than the entry before")
 	}
-	c.at, c.time = link{seq: seq, hash: r.hash, mac: r.mac}, rec.At
+	c.at, c.time = link{seq: seq, hash: r.hash, mac: r.mac}, rec.at
 	c.report.Entries++
 	return nil
 }
@@ -307,41 +308,93 @@ func chainPage(ctx context.Context, d reader, after, last int64) (rows []chainRo
 	return rows, numbers, names, err
 }
 
-// walkChain visits the entries of one chain with their checkpoints. The pages of
-// both are read in one snapshot, so that what is written meanwhile fits together.
+// ahead is how many pages of a long chain are read while one is being checked.
+const ahead = 2
+
+// entryPage is a stretch of a chain with the checkpoints in it.
+type entryPage struct {
+	entries     []entryRow
+	checkpoints []checkpointRow
+	err         error
+}
+
+// walkChain visits the entries of one chain with their checkpoints. A page that is
+// full is followed by others, which are read while it is visited; where one does
+// not end at the number it should, they are read anew from there.
 func walkChain(ctx context.Context, d reader, v visitor, chain string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var coming []chan entryPage
+	drop := func() {
+		for _, c := range coming {
+			<-c
+		}
+		coming = nil
+	}
+	defer drop()
+	defer cancel()
+	read := func(after int64) {
+		c := make(chan entryPage, 1)
+		coming = append(coming, c)
+		go func() { c <- readPage(ctx, d, chain, after) }()
+	}
+	read(0)
 	for after := int64(0); ; {
-		var entries []entryRow
-		var checkpoints []checkpointRow
-		err := d.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-			entries, err = db.All(ctx, q, func(r *db.Rows) (e entryRow, err error) {
-				err = r.Scan(&e.seq, &e.at, &e.text, &e.hash, &e.mac)
-				return e, err
-			}, `SELECT seq, at, entry, hash, mac FROM audit WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3`, chain, after, int64(page))
-			if err != nil {
-				return err
+		p := <-coming[0]
+		coming = coming[1:]
+		if p.err != nil {
+			return p.err
+		}
+		full := len(p.entries) == page
+		expected := after + page
+		if full {
+			if after = p.entries[page-1].seq; after != expected {
+				drop()
 			}
-			upTo := int64(1) << 62 // after the last entry, whatever is left
-			if len(entries) == page {
-				upTo = entries[page-1].seq
+			for len(coming) < ahead {
+				read(after + int64(len(coming))*page)
 			}
-			checkpoints, err = db.All(ctx, q, func(r *db.Rows) (c checkpointRow, err error) {
-				err = r.Scan(&c.seq, &c.at, &c.hash, &c.sig)
-				return c, err
-			}, `SELECT seq, at, hash, signature FROM audit_checkpoints WHERE chain = $1 AND seq > $2 AND seq <= $3 ORDER BY seq`, chain, after, upTo)
+		}
+		if err := merge(v, p.entries, p.checkpoints); err != nil {
 			return err
-		})
+		}
+		if !full {
+			return nil
+		}
+	}
+}
+
+// readPage reads entries and their checkpoints in one snapshot, so that what is
+// written meanwhile fits together.
+func readPage(ctx context.Context, d reader, chain string, after int64) (p entryPage) {
+	p.entries = make([]entryRow, 0, page)
+	p.err = d.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		rows, err := q.Query(ctx, `SELECT seq, at, entry, hash, mac FROM audit WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3`,
+			chain, after, int64(page))
 		if err != nil {
 			return err
 		}
-		if err := merge(v, entries, checkpoints); err != nil {
+		defer func() { _ = rows.Close() }() // Err below tells what went wrong
+		for rows.Next() {
+			var e entryRow
+			if err := rows.Scan(&e.seq, &e.at, &e.text, &e.hash, &e.mac); err != nil {
+				return err
+			}
+			p.entries = append(p.entries, e)
+		}
+		if err := rows.Err(); err != nil {
 			return err
 		}
-		if len(entries) < page {
-			return nil
+		upTo := int64(1) << 62 // after the last entry, whatever is left
+		if len(p.entries) == page {
+			upTo = p.entries[page-1].seq
 		}
-		after = entries[page-1].seq
-	}
+		p.checkpoints, err = db.All(ctx, q, func(r *db.Rows) (c checkpointRow, err error) {
+			err = r.Scan(&c.seq, &c.at, &c.hash, &c.sig)
+			return c, err
+		}, `SELECT seq, at, hash, signature FROM audit_checkpoints WHERE chain = $1 AND seq > $2 AND seq <= $3 ORDER BY seq`, chain, after, upTo)
+		return err
+	})
+	return p
 }
 
 // merge visits each checkpoint after the entry it is for.
