@@ -55,6 +55,13 @@ type Definition struct {
 	MaxOutput    int64         // bytes of output kept, over zero; the rest is cut and marked
 	Source       label.Source  // who wrote its results, unless an Output says otherwise
 
+	// Undoable says of one call of an Irreversible tool that it can be taken back
+	// after all, such as the writing of a file that is not there yet. Nil: none can.
+	Undoable func(input json.RawMessage) bool
+	// Destination says to whom a call tells what it is given. Nil means nobody for a
+	// call that is local or read-only and needs no scope of a network, and anybody
+	// for every other: a tool whose author forgot it is held back, not trusted.
+	Destination func(input json.RawMessage) Destination
 	// Scopes derives from an input what the call needs. The input is canonical
 	// and has passed the schema. An error refuses the call; no scope at all is a
 	// defect of the tool, so Scopes returns at least one.
@@ -65,6 +72,18 @@ type Definition struct {
 	// Probe finds out whether an interrupted call was done. Only for Probed. The
 	// registry never hands it out: ask Invoker.Probe.
 	Probe func(ctx context.Context, in Invocation) (ProbeResult, error)
+}
+
+// Destination is to whom a call tells something.
+type Destination struct {
+	Readers label.Audience // who can read it; anybody when empty
+	Name    string         // for people: a host, an address
+	// Nobody says that the call tells nobody anything. Here says that it tells the
+	// conversation it was made in, whoever reads that; Readers is then not used.
+	Nobody, Here bool
+	// Sends is all that the call tells, where that is short and known, such as a URL.
+	// What the operator wrote word for word is no news from the rest of the context.
+	Sends string
 }
 
 // Handler does the call. It returns soon after ctx ends. An error of class

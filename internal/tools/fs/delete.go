@@ -34,7 +34,8 @@ func (t *Tools) deleteDefinition() tool.Definition {
 			in, _ := tool.Decode[deleteInput](input) // validated; an empty path is shown as ""
 			return "delete " + tool.Show(in.Path)
 		},
-		Probe: t.probeDelete,
+		Destination: inWorkspace,
+		Probe:       t.probeDelete,
 	}
 }
 

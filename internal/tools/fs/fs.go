@@ -9,6 +9,7 @@
 package fs
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -55,4 +56,9 @@ func need(base, path string, err error) ([]scope.Scope, error) {
 		return nil, err
 	}
 	return []scope.Scope{s}, nil
+}
+
+// inWorkspace is who reads what is written: the operator, whose directory it is.
+func inWorkspace(json.RawMessage) tool.Destination {
+	return tool.Destination{Readers: label.OperatorOnly, Name: "the working directory"}
 }

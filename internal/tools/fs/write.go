@@ -40,9 +40,22 @@ func (t *Tools) writeDefinition() tool.Definition {
 			path, err := t.root.Writable(in.Path)
 			return need("fs.write", path, err)
 		},
-		Summary: t.writeSummary,
-		Probe:   t.probeWrite,
+		Undoable:    t.isNew,
+		Destination: inWorkspace,
+		Summary:     t.writeSummary,
+		Probe:       t.probeWrite,
 	}
+}
+
+// isNew reports whether a write makes a file: that can be taken back, while what a
+// replaced file held is gone.
+func (t *Tools) isNew(input json.RawMessage) bool {
+	in, err := tool.Decode[writeInput](input)
+	if err != nil {
+		return false
+	}
+	there, err := t.root.Exists(in.Path)
+	return err == nil && !there
 }
 
 // writeSummary tells a person also what would be lost.

@@ -99,6 +99,7 @@ func (t *Tools) setDefinition() tool.Definition {
 			}
 			return []scope.Scope{scope.Must("remind.write")}, err
 		},
+		Destination: func(json.RawMessage) tool.Destination { return tool.Destination{Name: "this conversation", Here: true} },
 		Summary: func(raw json.RawMessage) string {
 			in, _ := tool.Decode[setInput](raw) // validated
 			when := "at " + tool.Show(in.At)

@@ -124,6 +124,11 @@ func (s *Shell) definition() tool.Definition {
 			need, err := scope.Of("shell.exec", c.program.path)
 			return []scope.Scope{need}, err
 		},
+		// A program can talk to anybody it likes.
+		Destination: func(raw json.RawMessage) tool.Destination {
+			in, _ := tool.Decode[input](raw) // validated
+			return tool.Destination{Readers: label.Anyone, Name: "whatever " + tool.Show(in.Argv[0]) + " talks to"}
+		},
 		Summary: summary,
 	}
 }

@@ -73,6 +73,15 @@ func (w *Web) definition() tool.Definition {
 			need, err := scope.Of("net.fetch", u.String())
 			return []scope.Scope{need}, err
 		},
+		// A URL can carry anything to the host, and to whoever watches its log.
+		Destination: func(raw json.RawMessage) tool.Destination {
+			in, _ := tool.Decode[input](raw) // validated
+			u, err := parse(in.URL)
+			if err != nil {
+				return tool.Destination{Name: in.URL}
+			}
+			return tool.Destination{Readers: label.Anyone, Name: u.Host, Sends: u.String()}
+		},
 		Summary: func(raw json.RawMessage) string {
 			in, _ := tool.Decode[input](raw) // validated; an empty URL is shown as ""
 			return "fetch " + tool.Show(in.URL)
