@@ -170,7 +170,9 @@ func reply(history []model.Message) string {
 	var lines []string
 	for _, p := range history[len(history)-1].Parts {
 		if p.Result != nil {
-			lines = append(lines, tell(calls[p.Result.CallID], *p.Result))
+			shown := *p.Result
+			shown.Text = guard.Unwrap(shown.Text) // a person needs no marks
+			lines = append(lines, tell(calls[p.Result.CallID], shown))
 		}
 	}
 	if len(lines) == 0 {
