@@ -107,7 +107,7 @@ func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 func redact(scope string) string {
 	base, _, qualified := strings.Cut(text(scope), ":")
 	if qualified {
-		return base + ":…"
+		return base + ":" + hidden
 	}
 	return base
 }

@@ -61,7 +61,7 @@ func readSpot(text string) (spot, error) {
 }
 
 // scanRecord accepts only texts that strict accepts: the keys of record in their
-// order, plain ASCII in strings, numbers as strconv writes them, and nothing empty
+// order, plain ASCII or what redact leaves in strings, numbers as strconv writes them, and nothing empty
 // where record leaves out what is empty.
 func scanRecord(text string) (p spot, ok bool) {
 	s := scanner{rest: text, ok: true}
@@ -132,15 +132,20 @@ func (s *scanner) list(key string) {
 	s.word(`]`)
 }
 
-// str takes a string of plain ASCII, which needs no escapes.
+// hidden is what redact leaves of a scope's object.
+const hidden = "…"
+
+// str takes a string of plain ASCII and hidden, which need no escapes.
 func (s *scanner) str() string {
 	s.word(`"`)
-	for i := range len(s.rest) {
+	for i := 0; i < len(s.rest); i++ {
 		switch c := s.rest[i]; {
 		case c == '"':
 			out := s.rest[:i]
 			s.rest = s.rest[i+1:]
 			return out
+		case c == hidden[0] && strings.HasPrefix(s.rest[i:], hidden):
+			i += len(hidden) - 1
 		case c < ' ' || c > '~' || c == '\\':
 			s.ok = false
 			return ""
