@@ -133,7 +133,7 @@ func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
 	case policy.Ask:
 		return a.ask(ctx, k)
 	}
-	return a.execute(ctx, k, false)
+	return a.allowed(ctx, k)
 }
 
 func recorded(r *run.Run, s run.Step) (Result, error) {
@@ -260,11 +260,14 @@ func (a *Act) deniedBefore(k *call) bool {
 // the run is called again it comes back here and finds the decision.
 func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
 	if a.deniedBefore(k) {
-		return a.refuse(ctx, k, fault.New(fault.Denied, "a person refused this call before in this run"))
+		return a.refuse(ctx, k, errDeniedBefore)
 	}
 	apr, found, err := a.findApproval(ctx, k)
 	if err != nil {
 		return Result{}, err
+	}
+	if !found && k.decided.Park {
+		return a.review(ctx, k)
 	}
 	if !found || apr.State == approval.Pending && a.DB.Time() < apr.HoldUntil {
 		if apr, err = a.park(ctx, k, apr); err != nil {
@@ -278,8 +281,7 @@ func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
 	case approval.Pending:
 		return a.leave(ctx, k, apr)
 	case approval.Denied:
-		res := refusal(k.Tool, fault.New(fault.Denied, "%s refused this call%s", apr.Resolver, noted(apr.Note)))
-		return a.record(ctx, k, res, apr.ID, nil)
+		return a.denied(ctx, k, apr)
 	default:
 		res := refusal(k.Tool, fault.New(fault.Timeout, "nobody approved this call before the question expired"))
 		return a.record(ctx, k, res, apr.ID, nil)
@@ -307,13 +309,9 @@ func (a *Act) findApproval(ctx context.Context, k *call) (apr approval.Approval,
 // park asks and waits in one commit. It returns only if there is nothing to wait
 // for: the decision came first.
 func (a *Act) park(ctx context.Context, k *call, apr approval.Approval) (approval.Approval, error) {
-	ask := approval.Ask{
-		ID: apr.ID, Run: k.run.ID(), Step: k.Step, Subject: k.Authority.Subject, Tool: k.Tool, ToolDigest: k.digest,
-		Summary: k.summary, Conversation: k.Authority.Conversation, CallHash: k.hash, Input: k.input,
-		Scopes: scopeTexts(k.scopes), Reasons: reasonTexts(k.decided.Reasons),
-	}
-	if ask.ID == "" {
-		ask.ID = a.Approvals.NewID()
+	ask := a.question(k)
+	if apr.ID != "" {
+		ask.ID = apr.ID
 	}
 	until := apr.HoldUntil
 	if until == 0 {
@@ -333,9 +331,7 @@ var errDecided = errors.New("the question was decided meanwhile")
 // leave ends the wait: the turn ends without the call, which becomes a run of its
 // own if a person approves it later.
 func (a *Act) leave(ctx context.Context, k *call, apr approval.Approval) (Result, error) {
-	res := refusal(k.Tool, fault.New(fault.Waiting, "parked for review as %s and not done; do not rely on it having happened", apr.ID))
-	res.Status = Parked
-	res, err := a.record(ctx, k, res, apr.ID, func(ctx context.Context, tx *db.Tx) error {
+	res, err := a.record(ctx, k, parked(k.Tool, apr.ID), apr.ID, func(ctx context.Context, tx *db.Tx) error {
 		err := a.Approvals.DetachTx(ctx, tx, apr.ID)
 		if fault.Is(err, fault.Conflict) {
 			return errDecided

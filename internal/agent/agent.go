@@ -61,6 +61,11 @@ type Memory interface {
 	RecallFor(ctx context.Context, agent, text string, limit int) (facts []Fact, index string, err error)
 }
 
+// Authority tells what was decided about a subject beside its role.
+type Authority interface {
+	For(ctx context.Context, subject, conversation string) (policy.Held, error)
+}
+
 // Config bounds turns. Zero fields have the defaults in the comments.
 type Config struct {
 	Steps      int           // 32 model steps
@@ -104,6 +109,7 @@ type Deps struct {
 	Budget    *budget.Budget
 	Outbox    *outbox.Outbox
 	Memory    Memory
+	Authority Authority // nil: nothing beside the roles
 	Models    Models
 	Prices    *model.Catalog
 	Logger    *slog.Logger
@@ -154,31 +160,4 @@ func (a *Agents) identity(name string) Identity {
 		return i
 	}
 	return a.identities[Default]
-}
-
-// authority is what the agent may do in a conversation, computed once for a turn.
-func (a *Agents) authority(in TurnInput) *act.Authority {
-	i := a.identity(in.Agent)
-	return &act.Authority{
-		Subject: "agent:" + i.Name, Agent: i.Name, Conversation: in.Conversation, Grants: i.Grants, Role: i.Role,
-		Tier: in.Tier, Autonomy: i.Autonomy,
-	}
-}
-
-// PolicyFor is the decision of the default agent about a tool as a whole, nil if
-// what the tool needs depends on its input.
-func (a *Agents) PolicyFor(d tool.Definition) *policy.Input {
-	nothing := []byte("{}")
-	if a.Tools.Validate(d.Name, nothing) != nil {
-		return nil
-	}
-	scopes, err := d.Scopes(nothing)
-	if err != nil {
-		return nil
-	}
-	au := a.authority(TurnInput{Agent: Default, Tier: policy.Trusted})
-	return &policy.Input{
-		Subject: au.Subject, Tool: policy.ToolFacts{Name: d.Name, Irreversible: d.Irreversible}, Scopes: scopes,
-		Grants: au.Grants, Role: au.Role, Tier: au.Tier, Autonomy: au.Autonomy,
-	}
 }

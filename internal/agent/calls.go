@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -47,7 +48,7 @@ func (t *turn) act(ctx context.Context, n int, calls []model.ToolCall) ([]model.
 		out[i] = model.ToolResult{CallID: made[i].ID, Text: shown(res), IsError: res.Status != act.OK}
 		t.label = label.Join(t.label, res.Label)
 		t.ran = append(t.ran, res)
-		if res.Status == act.Parked {
+		if res.Status == act.Parked && !slices.Contains(t.parked, res.Approval) {
 			t.parked = append(t.parked, res.Approval)
 		}
 	}

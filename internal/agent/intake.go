@@ -31,6 +31,7 @@ type Inbound struct {
 	Source     label.Source // who wrote it
 	Audience   label.Audience
 	Tier       policy.Tier // by how it is connected
+	Unattended bool        // nobody waits for the answer: what must be asked is parked where the level says so
 	Control    bool        // control messages count: it comes from the operator
 }
 
@@ -54,6 +55,7 @@ type TurnInput struct {
 	Source       label.Source   `json:"source"`
 	Audience     label.Audience `json:"audience"`
 	Tier         policy.Tier    `json:"tier"`
+	Unattended   bool           `json:"unattended,omitempty"`
 	At           int64          `json:"at"`
 }
 
@@ -145,7 +147,7 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
 			Input: TurnInput{
 				Event: out.Event, Conversation: conv.ID, Agent: conv.Agent, Text: in.Text, Sender: in.Sender, SenderName: in.SenderName,
-				Source: in.Source, Audience: in.Audience, Tier: in.Tier, At: tx.Now(),
+				Source: in.Source, Audience: in.Audience, Tier: in.Tier, Unattended: in.Unattended, At: tx.Now(),
 			},
 		})
 	}

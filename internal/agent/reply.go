@@ -135,8 +135,13 @@ func (a *Agents) approvedCall(ctx context.Context, r *run.Run) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	may, err := a.authority(ctx, turnIn)
+	if err != nil {
+		return nil, err
+	}
+	may.Unattended = false // somebody has just decided
 	res, err := a.Act.CallApproved(ctx, r, act.Call{
-		Step: "call", Tool: apr.Tool, Input: apr.Input, Authority: a.authority(turnIn), Label: label.Of(turnIn.Source, turnIn.Audience),
+		Step: "call", Tool: apr.Tool, Input: apr.Input, Authority: may, Label: label.Of(turnIn.Source, turnIn.Audience),
 	}, apr)
 	if err != nil {
 		return nil, err

@@ -136,6 +136,7 @@ type setup struct {
 	budget        budget.Config
 	prices        []model.Override
 	facts         []Fact
+	authority     Authority
 	vault         *vault.Vault
 	sender        outbox.Sender
 	idle          bool // the loops are not started
@@ -228,7 +229,7 @@ func open(t testing.TB, d *db.DB, s setup) *bench {
 	}
 	b.Agents, err = New(Deps{
 		DB: d, Vault: s.vault, Log: events, Runs: runs, Act: door, Tools: registry, Approvals: approvals, Budget: spend,
-		Outbox: box, Memory: noMemory{s.facts}, Models: models, Prices: prices,
+		Outbox: box, Memory: noMemory{s.facts}, Authority: s.authority, Models: models, Prices: prices,
 	}, s.cfg, tester(t))
 	must(err)
 	for _, k := range b.Kinds() {

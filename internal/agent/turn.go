@@ -68,10 +68,14 @@ func (a *Agents) turn(ctx context.Context, r *run.Run) ([]byte, error) {
 		return nil, fault.New(fault.Internal, "input of the turn: %w", err)
 	}
 	t.identity = a.identity(t.in.Agent)
-	t.auth, t.specs = a.authority(t.in), a.specs(t.identity)
+	t.specs = a.specs(t.identity)
+	var err error
+	if t.auth, err = a.authority(ctx, t.in); err != nil {
+		return nil, brief(err)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Timeout-r.Active(), errDeadline)
 	defer cancel()
-	err := t.work(ctx)
+	err = t.work(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errDeadline) && !run.Unwinding(err) {
 		err = fault.New(fault.Timeout, "the turn did not end within %s", a.cfg.Timeout)
 	}
@@ -132,7 +136,7 @@ func (t *turn) work(ctx context.Context) error {
 			return err
 		}
 		t.messages = append(t.messages, model.Results(results...))
-		if len(t.parked) > 0 {
+		if len(t.parked) > 0 && !t.auth.Unattended { // work nobody waits for goes on, told what was not done
 			return t.finish(ctx, ParkedTurn, t.parkedText())
 		}
 		if why := t.breaker.results(results); why != "" {

@@ -153,12 +153,16 @@ func (d *Daemon) dlqReplay(ctx context.Context, req wire.DLQReplayRequest) (wire
 	return wire.DLQReplayResult{}, err
 }
 
-func (d *Daemon) toolsList(context.Context, wire.Empty) (wire.ToolsListResult, error) {
+func (d *Daemon) toolsList(ctx context.Context, _ wire.Empty) (wire.ToolsListResult, error) {
 	var out wire.ToolsListResult
 	for _, t := range d.tools.List() {
+		access, err := d.access(ctx, t)
+		if err != nil {
+			return out, err
+		}
 		out.Tools = append(out.Tools, wire.Tool{
 			Name: t.Name, Description: t.Description, Kind: string(t.Kind), ReadOnly: t.ReadOnly, Irreversible: t.Irreversible,
-			Repeat: string(t.Repeat), TimeoutUS: t.Timeout.Microseconds(), Access: d.access(t), Input: t.Input,
+			Repeat: string(t.Repeat), TimeoutUS: t.Timeout.Microseconds(), Access: access, Input: t.Input,
 		})
 	}
 	for _, q := range d.tools.Quarantined() {
@@ -169,12 +173,12 @@ func (d *Daemon) toolsList(context.Context, wire.Empty) (wire.ToolsListResult, e
 
 // access is what the default agent's role says of a tool as a whole; a single call
 // may be decided otherwise.
-func (d *Daemon) access(t tool.Definition) string {
-	in := d.agents.PolicyFor(t)
-	if in == nil {
-		return "depends on the call"
+func (d *Daemon) access(ctx context.Context, t tool.Definition) (string, error) {
+	in, err := d.agents.PolicyFor(ctx, t)
+	if in == nil || err != nil {
+		return "depends on the call", err
 	}
-	return policy.Decide(in).Effect.String()
+	return policy.Decide(in).Effect.String(), nil
 }
 
 func (d *Daemon) wireLetter(ctx context.Context, l eventlog.DeadLetter) wire.DeadLetter {

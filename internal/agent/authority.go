@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/tool"
+)
+
+// subjectKind begins the subjects that are agents.
+const subjectKind = "agent:"
+
+// authority is what the agent may do in a conversation. It is computed once for a
+// turn, before any model is asked, and again only when the turn goes on after it
+// waited or was interrupted: what was revoked meanwhile is gone then.
+func (a *Agents) authority(ctx context.Context, in TurnInput) (*act.Authority, error) {
+	i := a.identity(in.Agent)
+	held, err := a.heldBy(ctx, i, in.Conversation)
+	if err != nil {
+		return nil, err
+	}
+	p := i.permit(held)
+	return &act.Authority{
+		Subject: p.Subject, Agent: i.Name, Conversation: in.Conversation, Grants: p.Grants, Role: p.Role, Bounds: p.Bounds,
+		Tier: in.Tier, Standing: p.Standing, Autonomy: p.Autonomy, Unattended: in.Unattended,
+	}, nil
+}
+
+func (a *Agents) heldBy(ctx context.Context, i Identity, conversation string) (policy.Held, error) {
+	if a.Authority == nil {
+		return policy.Held{}, nil
+	}
+	return a.Authority.For(ctx, subjectKind+i.Name, conversation)
+}
+
+// permit is what policy is asked about a call of the identity, less the call, its
+// tier and its context.
+func (i Identity) permit(held policy.Held) policy.Input {
+	in := policy.Input{
+		Subject: subjectKind + i.Name, Grants: i.Grants, Role: i.Role, Bounds: held.Bounds, Standing: held.Standing, Autonomy: i.Autonomy,
+	}
+	if len(held.Rules) > 0 {
+		in.Grants = policy.NewLayer(i.Grants.Name(), append(i.Grants.Rules(), held.Rules...))
+	}
+	if held.Autonomy != nil {
+		in.Autonomy = held.Autonomy
+	}
+	return in
+}
+
+// Permit is what policy is asked about a call of a subject that is a configured
+// agent, given what is held beside its role. NotFound for any other.
+func (a *Agents) Permit(subject string, held policy.Held) (policy.Input, error) {
+	name, isAgent := strings.CutPrefix(subject, subjectKind)
+	i, known := a.identities[name]
+	if !isAgent || !known {
+		return policy.Input{}, fault.New(fault.NotFound, "no agent is called %q", subject).
+			WithHint("the agents are %s%s", subjectKind, strings.Join(slices.Sorted(maps.Keys(a.identities)), ", "+subjectKind))
+	}
+	return i.permit(held), nil
+}
+
+// PolicyFor is the decision of the default agent about a tool as a whole, nil if
+// what the tool needs depends on its input.
+func (a *Agents) PolicyFor(ctx context.Context, d tool.Definition) (*policy.Input, error) {
+	nothing := []byte("{}")
+	if a.Tools.Validate(d.Name, nothing) != nil {
+		return nil, nil
+	}
+	scopes, err := d.Scopes(nothing)
+	if err != nil {
+		return nil, nil
+	}
+	i := a.identity(Default)
+	held, err := a.heldBy(ctx, i, "")
+	if err != nil {
+		return nil, err
+	}
+	in := i.permit(held)
+	in.Tool, in.Scopes, in.Tier = policy.ToolFacts{Name: d.Name, Irreversible: d.Irreversible}, scopes, policy.Trusted
+	return &in, nil
+}
