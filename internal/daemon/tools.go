@@ -58,7 +58,7 @@ func (d *Daemon) addTools(cfg config.Config) error {
 	}
 	client := guard.HTTPClient(guard.HTTPConfig{Egress: egress})
 	all := append([]registrar{
-		fs.New(root, label.Untrusted("file")),
+		fs.New(root, label.Untrusted("file"), fs.NewKept(d.db, d.vault)),
 		sh,
 		web.New(client, "ombud/"+d.o.Version),
 		clock.New(time.Now, time.Local),

@@ -55,6 +55,7 @@ const (
 	OutboxRef           Field = 26 // the channel's own id of what was delivered
 	MemoryLabel         Field = 27
 	ResultLabel         Field = 28
+	FileLabel           Field = 29
 	GrantBody           Field = 30 // subject, scope, effect and the rest of a grant
 	LevelBody           Field = 31
 )
@@ -66,6 +67,7 @@ const (
 	OutboxRecipient Field = 102
 	MemoryKey       Field = 103
 	MemorySlot      Field = 104 // what a fact says the value of
+	FilePath        Field = 105 // absolute, without links
 	GrantScope      Field = 110
 )
 
@@ -105,6 +107,7 @@ var fields = map[Field]fieldInfo{
 	OutboxRef:           {"outbox.ref", domainTalk, sealed},
 	MemoryLabel:         {"memory.label", domainMemory, sealed},
 	ResultLabel:         {"result.label", domainRun, sealed},
+	FileLabel:           {"file_label.label", domainRun, sealed},
 	GrantBody:           {"grant.body", domainGrant, sealed},
 	LevelBody:           {"level.body", domainGrant, sealed},
 
@@ -113,6 +116,7 @@ var fields = map[Field]fieldInfo{
 	OutboxRecipient: {"outbox.recipient", domainTalk, blind},
 	MemoryKey:       {"memory.key", domainMemory, blind},
 	MemorySlot:      {"memory.slot", domainMemory, blind},
+	FilePath:        {"file_label.path", domainRun, blind},
 	GrantScope:      {"grant.scope", domainGrant, blind},
 }
 

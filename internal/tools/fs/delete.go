@@ -47,10 +47,14 @@ func (t *Tools) delete(ctx context.Context, inv tool.Invocation) (tool.Output, e
 	if err := ctx.Err(); err != nil {
 		return tool.Output{}, err
 	}
+	path, err := t.root.Removable(in.Path)
+	if err != nil {
+		return tool.Output{}, err
+	}
 	if err := t.root.Remove(in.Path); err != nil {
 		return tool.Output{}, err
 	}
-	return deleted(in), nil
+	return deleted(in), t.labels.Drop(ctx, path)
 }
 
 func deleted(in deleteInput) tool.Output {

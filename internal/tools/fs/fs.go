@@ -25,15 +25,20 @@ const timeout = 30 * time.Second
 type Tools struct {
 	root   *guard.Root
 	source label.Source
+	labels Labels
 }
 
 // New returns the tools over root, which stays its owner's to close. What is read
-// there was written by source; nobody vouches for it if that is empty.
-func New(root *guard.Root, source label.Source) *Tools {
+// there was written by source; nobody vouches for it if that is empty. Files the
+// tools wrote themselves have the label that is kept of them; labels may be nil.
+func New(root *guard.Root, source label.Source, labels Labels) *Tools {
 	if source == "" {
 		source = label.Untrusted("file")
 	}
-	return &Tools{root: root, source: source}
+	if labels == nil {
+		labels = noLabels{}
+	}
+	return &Tools{root: root, source: source, labels: labels}
 }
 
 // Register makes the tools known to r.

@@ -46,7 +46,7 @@ func setup(t *testing.T) bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	if err := New(root, "").Register(b.reg); err != nil {
+	if err := New(root, "", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -71,11 +71,15 @@ func (t *Tools) read(ctx context.Context, inv tool.Invocation) (tool.Output, err
 	if err := ctx.Err(); err != nil {
 		return tool.Output{}, err
 	}
-	text, err := page(f, info.Size(), in.Offset, min(in.Limit, maxRead))
+	from, content, err := t.labelled(ctx, in.Path, f, info.Size())
+	if err != nil {
+		return tool.Output{}, err
+	}
+	text, err := page(content, info.Size(), in.Offset, min(in.Limit, maxRead))
 	if err != nil {
 		return tool.Output{}, unreadable(in.Path, err)
 	}
-	return tool.Output{Text: text}, nil
+	return tool.Output{Text: text, Label: &from}, nil
 }
 
 func unreadable(path string, err error) error {

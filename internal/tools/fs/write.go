@@ -81,7 +81,7 @@ func (t *Tools) write(ctx context.Context, inv tool.Invocation) (tool.Output, er
 	if err := t.root.Write(in.Path, []byte(in.Content), inv.Key); err != nil {
 		return tool.Output{}, err
 	}
-	return written(in), nil
+	return written(in), t.note(ctx, in, inv)
 }
 
 func written(in writeInput) tool.Output {
@@ -89,7 +89,7 @@ func written(in writeInput) tool.Output {
 }
 
 // probeWrite compares what is there with what was to be written.
-func (t *Tools) probeWrite(_ context.Context, inv tool.Invocation) (tool.ProbeResult, error) {
+func (t *Tools) probeWrite(ctx context.Context, inv tool.Invocation) (tool.ProbeResult, error) {
 	in, err := tool.Decode[writeInput](inv.Input)
 	if err != nil {
 		return tool.ProbeResult{State: tool.Unclear}, err
@@ -103,7 +103,7 @@ func (t *Tools) probeWrite(_ context.Context, inv tool.Invocation) (tool.ProbeRe
 	case !same:
 		return tool.ProbeResult{State: tool.NotDone}, nil
 	}
-	return tool.ProbeResult{State: tool.Done, Output: written(in)}, nil
+	return tool.ProbeResult{State: tool.Done, Output: written(in)}, t.note(ctx, in, inv)
 }
 
 func (t *Tools) holds(in writeInput) (bool, error) {
