@@ -17,6 +17,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/scope"
@@ -36,6 +37,10 @@ type Deps struct {
 	Budget    *budget.Budget
 	Blobs     *blob.Store
 	Logger    *slog.Logger
+	// Decide and Tell are policy.Decide and policy.Tell when nil. A test puts others
+	// here to see what a rule is good for; nothing that is shipped does.
+	Decide func(*policy.Input) policy.Decision
+	Tell   func(label.Label, policy.Destination) policy.Decision
 }
 
 // Act makes calls. There is one in a daemon, and it alone holds the Invoker.
@@ -50,6 +55,12 @@ type Act struct {
 func New(d Deps) *Act {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Decide == nil {
+		d.Decide = policy.Decide
+	}
+	if d.Tell == nil {
+		d.Tell = policy.Tell
 	}
 	invoker := d.Invoker
 	d.Invoker = nil
@@ -73,6 +84,8 @@ type call struct {
 	hash    []byte          // over everything an approval is bound to
 	scopes  []scope.Scope
 	summary string
+	final   bool // it cannot be taken back
+	to      policy.Destination
 	decided policy.Decision
 	permit  *policy.Input
 	apr     string // the approval the call needed, if it did
@@ -120,7 +133,7 @@ func (a *Act) resume(ctx context.Context, k *call, s run.Step, err error) (Resul
 // decide is stage 4.
 func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
 	k.permit = a.policyInput(k)
-	k.decided = policy.Decide(k.permit)
+	k.decided = a.Decide(k.permit)
 	if twice := a.unknownBefore(k); twice && k.decided.Effect == policy.Allow {
 		k.decided = policy.Decision{Effect: policy.Ask, Reasons: []policy.Reason{{
 			Effect: policy.Ask, Code: "repeat", Layer: "run",
@@ -177,6 +190,8 @@ func (a *Act) prepare(r *run.Run, c Call) (*call, error) {
 		return k, err
 	}
 	k.summary = def.Summary(k.input)
+	k.final = def.Irreversible && (def.Undoable == nil || !def.Undoable(k.input))
+	k.to = k.destination()
 	k.hash = k.bind(r.ID(), c.Step)
 	return k, nil
 }
@@ -199,6 +214,7 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 	if begun && s.State != run.Open {
 		return recorded(r, s)
 	}
+	c.Label = label.Join(c.Label, apr.Label)
 	k, err := a.prepare(r, c)
 	k.apr = apr.ID
 	switch {
@@ -211,7 +227,7 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 	}
 	k.hash = apr.CallHash
 	k.permit = a.policyInput(k)
-	if k.decided = policy.Decide(k.permit); k.decided.Effect == policy.Deny {
+	if k.decided = a.Decide(k.permit); k.decided.Effect == policy.Deny {
 		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed any more: %s", k.decided))
 	}
 	return a.execute(ctx, k, true)
@@ -220,7 +236,7 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 // bind is what an approval is bound to: any change makes it another call.
 func (k *call) bind(runID, step string) []byte {
 	h := sha256.New()
-	for _, part := range []string{k.Tool, k.digest, string(k.input), k.Destination.Name, runID, step} {
+	for _, part := range []string{k.Tool, k.digest, string(k.input), k.to.Name, runID, step} {
 		var n [8]byte
 		for i := range n {
 			n[i] = byte(len(part) >> (8 * i))
@@ -234,9 +250,9 @@ func (k *call) bind(runID, step string) []byte {
 func (a *Act) policyInput(k *call) *policy.Input {
 	au := k.Authority
 	return &policy.Input{
-		Subject: au.Subject, Tool: policy.ToolFacts{Name: k.Tool, Irreversible: k.def.Irreversible}, Scopes: k.scopes,
+		Subject: au.Subject, Tool: policy.ToolFacts{Name: k.Tool, Irreversible: k.final}, Scopes: k.scopes,
 		Grants: au.Grants, Role: au.Role, Bounds: au.Bounds, Tier: au.Tier, Standing: au.Standing, Autonomy: au.Autonomy,
-		Unattended: au.Unattended, Label: k.Label, Destination: k.Destination, Budget: k.Budget,
+		Unattended: au.Unattended, Label: k.Label, Destination: k.to, Budget: k.Budget,
 	}
 }
 
@@ -365,7 +381,11 @@ func (a *Act) refuse(ctx context.Context, k *call, cause error) (Result, error) 
 	if run.Unwinding(cause) {
 		return Result{}, cause
 	}
-	return a.record(ctx, k, refusal(k.Tool, cause), "", nil)
+	res := refusal(k.Tool, cause)
+	if k.decided.Effect == policy.Deny && k.permit != nil {
+		res.Label = label.Of(label.Own, label.Anyone) // what policy says is made from the call itself
+	}
+	return a.record(ctx, k, res, "", nil)
 }
 
 // record is the exit of every call that was not made: one commit with its audit.
@@ -397,7 +417,10 @@ func (a *Act) record(ctx context.Context, k *call, res Result, aprID string, ext
 func (k *call) fill(res *Result) {
 	res.Subject = k.Authority.Subject
 	res.Summary, res.Scopes, res.Decision, res.Reasons = k.summary, scopeTexts(k.scopes), k.decided.Effect.String(), k.decided.Reasons
-	res.Approval = k.apr
+	res.Approval, res.From = k.apr, k.Label
+	if k.to.Emits {
+		res.To = k.to.Name
+	}
 	if k.permit == nil {
 		res.Decision = ""
 	}

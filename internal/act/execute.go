@@ -58,6 +58,7 @@ func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result
 				res = Result{Status: Unclear, Tool: k.Tool, Text: o.Err.Error(), Class: fault.Unknown}
 			}
 			k.fill(&res)
+			res.warn()
 			return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
 		},
 	}
@@ -157,6 +158,9 @@ func (a *Act) closed(ctx context.Context, tx *db.Tx, k *call, res Result, cost i
 	if err := a.tell(ctx, tx, k, "tool.result", calledData{Summary: res.Summary, Status: res.Status, IsError: res.Status != OK}); err != nil {
 		return err
 	}
+	if err := a.warned(ctx, tx, k, res); err != nil {
+		return err
+	}
 	ref, err := a.Audit.AppendTx(ctx, tx, entry)
 	o.Audit = run.AuditRef(ref)
 	return err
@@ -203,6 +207,7 @@ func (a *Act) settle(k *call, out tool.Output, err error, begun time.Time) Resul
 		res.Text, res.Cut = clean(text)
 	}
 	k.fill(&res)
+	res.warn()
 	res.TookUS = time.Since(begun).Microseconds()
 	return res
 }

@@ -139,7 +139,7 @@ func (a *Act) permitter(k *call) func(context.Context, scope.Scope) error {
 	return func(_ context.Context, need scope.Scope) error {
 		in := *a.policyInput(k)
 		in.Scopes = []scope.Scope{need}
-		if d := policy.Decide(&in); d.Effect != policy.Allow && !covered(k.scopes, need) {
+		if d := a.Decide(&in); d.Effect != policy.Allow && !covered(k.scopes, need) {
 			return fault.New(fault.Denied, "not allowed: %s", d)
 		}
 		return nil

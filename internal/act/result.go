@@ -16,6 +16,7 @@ type Authority struct {
 	Subject      string // "agent:main", "loop:…", …
 	Agent        string // whose budget pays; "" for the instance's
 	Conversation string
+	Readers      label.Audience // who reads the conversation; anybody when empty
 	Grants       *policy.Layer
 	Role         *policy.Role
 	Bounds       []*policy.Layer
@@ -27,13 +28,13 @@ type Authority struct {
 
 // Call is one call to be made as a step of a run.
 type Call struct {
-	Step        string // the step's name, stable within the run
-	Tool        string // canonical or as a model writes it
-	Input       json.RawMessage
-	Authority   *Authority
-	Label       label.Label // of the context the call comes from
-	Destination policy.Destination
-	Budget      policy.Budget
+	Step      string // the step's name, stable within the run
+	Tool      string // canonical or as a model writes it
+	Input     json.RawMessage
+	Authority *Authority
+	Label     label.Label // of the context the call comes from
+	Said      []string    // the operator's own words in that context
+	Budget    policy.Budget
 }
 
 // Status says how a call ended.
@@ -60,6 +61,9 @@ type Result struct {
 	Size     int64           `json:"size"`           // bytes of the whole output
 	Cut      bool            `json:"cut,omitempty"`  // the output went over the tool's limit and was stopped
 	Label    label.Label     `json:"label"`
+	From     label.Label     `json:"from"`               // of the context the call was made in
+	To       string          `json:"to,omitempty"`       // whom it told something, for people
+	Warnings []string        `json:"warnings,omitempty"` // phrases in it that look like orders to a model
 	Scopes   []string        `json:"scopes,omitempty"`
 	Decision string          `json:"decision,omitempty"` // allow, ask, deny
 	Reasons  []policy.Reason `json:"reasons,omitempty"`

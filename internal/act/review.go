@@ -77,6 +77,6 @@ func (a *Act) question(k *call) approval.Ask {
 	return approval.Ask{
 		ID: a.Approvals.NewID(), Run: k.run.ID(), Step: k.Step, Subject: k.Authority.Subject, Tool: k.Tool, ToolDigest: k.digest,
 		Summary: k.summary, Conversation: k.Authority.Conversation, CallHash: k.hash, Input: k.input,
-		Scopes: scopeTexts(k.scopes), Reasons: reasonTexts(k.decided.Reasons),
+		Scopes: scopeTexts(k.scopes), Reasons: reasonTexts(k.decided.Reasons), Label: k.Label,
 	}
 }

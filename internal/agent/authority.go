@@ -26,7 +26,7 @@ func (a *Agents) authority(ctx context.Context, in TurnInput) (*act.Authority, e
 	}
 	p := i.permit(held)
 	return &act.Authority{
-		Subject: p.Subject, Agent: i.Name, Conversation: in.Conversation, Grants: p.Grants, Role: p.Role, Bounds: p.Bounds,
+		Subject: p.Subject, Agent: i.Name, Conversation: in.Conversation, Readers: in.Audience, Grants: p.Grants, Role: p.Role, Bounds: p.Bounds,
 		Tier: in.Tier, Standing: p.Standing, Autonomy: p.Autonomy, Unattended: in.Unattended,
 	}, nil
 }

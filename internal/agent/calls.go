@@ -9,6 +9,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/policy"
@@ -45,7 +46,7 @@ func (t *turn) act(ctx context.Context, n int, calls []model.ToolCall) ([]model.
 		return nil, err
 	}
 	for i, res := range results {
-		out[i] = model.ToolResult{CallID: made[i].ID, Text: shown(res), IsError: res.Status != act.OK}
+		out[i] = model.ToolResult{CallID: made[i].ID, Text: t.data(res), IsError: res.Status != act.OK}
 		t.label = label.Join(t.label, res.Label)
 		t.ran = append(t.ran, res)
 		if res.Status == act.Parked && !slices.Contains(t.parked, res.Approval) {
@@ -61,6 +62,15 @@ func shown(res act.Result) string {
 		return "outcome unknown, do not repeat: " + res.Text
 	}
 	return res.Text
+}
+
+// data is a result as the model is told it: what others wrote stands between marks.
+func (t *turn) data(res act.Result) string {
+	text := shown(res)
+	if !res.Label.Tainted() {
+		return text
+	}
+	return guard.FenceOf(t.snap.Mark).Wrap(strangers(res.Label), text)
 }
 
 // together runs calls at the same time. All are waited for; the first error wins.
@@ -111,19 +121,13 @@ func (t *turn) call(ctx context.Context, n, i int, c model.ToolCall, at label.La
 		}
 	}
 	res, err := t.a.Act.Call(ctx, t.r, act.Call{
-		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Destination: policy.Destination{Emits: t.emits(name)},
+		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Said: t.snap.said(),
 		Budget: t.headroom(),
 	})
 	if err != nil && ctx.Err() != nil && fault.ClassOf(err) == fault.Cancelled {
 		return res, context.Cause(ctx)
 	}
 	return res, err
-}
-
-// emits reports whether a call shows something of the context to somebody outside.
-func (t *turn) emits(name string) bool {
-	d, err := t.a.Tools.Get(name)
-	return err == nil && d.Kind == "effect" && !d.ReadOnly
 }
 
 func (t *turn) headroom() policy.Budget { return policy.Budget{} }

@@ -63,7 +63,7 @@ func (t *turn) summarise(ctx context.Context) (s summary, err error) {
 	if err != nil {
 		return s, err
 	}
-	said, from := transcript(history)
+	said, from := transcript(history, t.snap.fence())
 	m := t.a.Models.For("summary")
 	out, err := t.ask(ctx, "summary", m, model.Request{
 		System: compactPrompt, MaxTokens: 1200, Model: m.Name, Messages: []model.Message{model.Text(model.User, said)},
@@ -95,12 +95,15 @@ func (t *turn) keep(ctx context.Context, s summary) error {
 
 // transcript is what a summary is made from: all since the last one, that one
 // included, whether it still fits into a turn's context or not.
-func transcript(history []entry) (text string, from label.Label) {
+func transcript(history []entry, fence guard.Fence) (text string, from label.Label) {
 	var b strings.Builder
 	for _, e := range history {
 		said, cut := guard.CutText(e.Body.Text, maxEntry)
 		if cut {
 			said += " …"
+		}
+		if e.Role != roleAssistant && e.Body.Label.Tainted() {
+			said = fence.Wrap(strangers(e.Body.Label), said)
 		}
 		b.WriteString(e.Role + ": " + said + "\n")
 		for _, done := range e.Body.Tools {

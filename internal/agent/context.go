@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/model"
+	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 )
 
@@ -22,11 +24,22 @@ type Snapshot struct {
 	At       int64           `json:"at"`
 	System   string          `json:"system"`
 	Messages []model.Message `json:"messages"`
-	Label    label.Label     `json:"label"`           // of everything in it
-	Index    string          `json:"index,omitempty"` // "warming": not all of memory was looked at
+	Label    label.Label     `json:"label"`              // of everything in it
+	Mark     string          `json:"mark"`               // of the fence around what others wrote
+	Own      []int           `json:"own,omitempty"`      // which messages are the operator's own words
+	Parts    []Part          `json:"parts,omitempty"`    // what brought each source and audience, the first that did
+	Warnings []string        `json:"warnings,omitempty"` // phrases in others' words that look like orders
+	Index    string          `json:"index,omitempty"`    // "warming": not all of memory was looked at
 	Recalled int             `json:"recalled"`
-	History  int             `json:"history_bytes"` // since the last summary, shown or not
-	Hash     string          `json:"hash"`          // SHA-256 of system and messages
+	Held     int             `json:"held,omitempty"` // facts that fit and are not for who reads this conversation
+	History  int             `json:"history_bytes"`  // since the last summary, shown or not
+	Hash     string          `json:"hash"`           // SHA-256 of system and messages
+}
+
+// Part is a part of a context that brought something to its label.
+type Part struct {
+	What  string      `json:"what"`
+	Label label.Label `json:"label"`
 }
 
 // charter is what every agent is told first.
@@ -65,7 +78,7 @@ func (t *turn) remember(ctx context.Context) error {
 }
 
 func (a *Agents) snapshot(ctx context.Context, in TurnInput, who Identity) (Snapshot, error) {
-	snap := Snapshot{At: in.At, Label: label.Of(in.Source, in.Audience)}
+	snap := Snapshot{At: in.At, Mark: guard.NewFence().Mark()}
 	var history []entry
 	err := a.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
 		conv, err := a.conversationByID(ctx, q, in.Conversation)
@@ -82,15 +95,18 @@ func (a *Agents) snapshot(ctx context.Context, in TurnInput, who Identity) (Snap
 	if err != nil {
 		return snap, fmt.Errorf("recall: %w", err)
 	}
+	facts, snap.Held = readable(facts, in.Audience)
 	snap.Index, snap.Recalled = index, len(facts)
 	for _, e := range history {
 		snap.add(e)
 	}
-	snap.Messages = append(snap.Messages, model.Text(model.User, presented(in)))
-	snap.System = a.system(in, who, facts)
+	snap.brought("the message", label.Of(in.Source, in.Audience))
+	snap.say(model.User, label.Of(in.Source, in.Audience), in.SenderName, in.Text)
 	for _, f := range facts {
-		snap.Label = label.Join(snap.Label, f.Label)
+		snap.brought("memory", f.Label)
 	}
+	snap.System = a.system(in, who, facts, snap.fence())
+	snap.warn(in, facts)
 	raw, err := json.Marshal(snap.Messages)
 	if err != nil {
 		return snap, err
@@ -100,35 +116,92 @@ func (a *Agents) snapshot(ctx context.Context, in TurnInput, who Identity) (Snap
 	return snap, nil
 }
 
+// readable leaves out what those who read the conversation may not: what is not in
+// a context cannot be told. held is how many facts that were.
+func readable(facts []Fact, readers label.Audience) (out []Fact, held int) {
+	for _, f := range facts {
+		if policy.Admits(f.Label, readers) {
+			out = append(out, f)
+		}
+	}
+	return out, len(facts) - len(out)
+}
+
+func (s *Snapshot) fence() guard.Fence { return guard.FenceOf(s.Mark) }
+
 func (s *Snapshot) add(e entry) {
-	s.Label = label.Join(s.Label, e.Body.Label)
+	s.brought(fmt.Sprintf("history %d, %s", e.Seq, e.Role), e.Body.Label)
 	switch e.Role {
 	case roleSummary:
-		s.Messages = append(s.Messages, model.Text(model.User, "[Summary of what was said before]\n"+e.Body.Text))
+		text := e.Body.Text
+		if e.Body.Label.Tainted() {
+			text = s.fence().Wrap("a summary of "+strangers(e.Body.Label), text)
+		}
+		s.Messages = append(s.Messages, model.Text(model.User, "[Summary of what was said before]\n"+text))
 	case roleUser:
-		s.Messages = append(s.Messages, model.Text(model.User, e.Body.Text))
+		s.say(model.User, e.Body.Label, e.Body.From, e.Body.Text)
 	default:
 		s.Messages = append(s.Messages, model.Text(model.Assistant, e.Body.Text))
 	}
 }
 
-// unmarked takes from others' text what would end the marks it is shown between.
-var unmarked = strings.NewReplacer("«", "<", "»", ">")
-
-// presented is the message as a model is shown it: the operator's words plainly,
-// anybody else's between marks that neither the text nor the name can contain.
-func presented(in TurnInput) string {
-	if in.Source.Trusted() {
-		return in.Text
+// say adds a message: the operator's words plainly, anybody else's between marks.
+func (s *Snapshot) say(role model.Role, l label.Label, from, text string) {
+	if l.Tainted() {
+		if from == "" {
+			from = strangers(l)
+		}
+		text = s.fence().Wrap(from, text)
+	} else if slices.Equal(l.Sources, []label.Source{label.Operator}) {
+		s.Own = append(s.Own, len(s.Messages))
 	}
-	name, _ := guard.CutText(strings.Join(strings.Fields(guard.CleanText(in.SenderName)), " "), maxSenderName)
-	return fmt.Sprintf("«data from %s»\n%s\n«end of data»", unmarked.Replace(name), unmarked.Replace(in.Text))
+	s.Messages = append(s.Messages, model.Text(role, text))
 }
 
-// maxSenderName is how much of a sender's name a model is shown, in bytes.
-const maxSenderName = 80
+// said are the operator's own words in the context.
+func (s *Snapshot) said() []string {
+	out := make([]string, 0, len(s.Own))
+	for _, i := range s.Own {
+		if i < len(s.Messages) {
+			out = append(out, s.Messages[i].Text())
+		}
+	}
+	return out
+}
 
-func (a *Agents) system(in TurnInput, who Identity, facts []Fact) string {
+// brought joins the label of a part and notes the part if it brought anything.
+func (s *Snapshot) brought(what string, l label.Label) {
+	joined := label.Join(s.Label, l)
+	if len(joined.Sources) > len(s.Label.Sources) || len(joined.Audiences) > len(s.Label.Audiences) {
+		s.Parts = append(s.Parts, Part{What: what, Label: l})
+	}
+	s.Label = joined
+}
+
+// warn looks for phrases that give orders in what others wrote. It decides nothing.
+func (s *Snapshot) warn(in TurnInput, facts []Fact) {
+	if !in.Source.Trusted() {
+		s.Warnings = append(s.Warnings, guard.Phrases(in.SenderName+"\n"+in.Text)...)
+	}
+	for _, f := range facts {
+		if f.Label.Tainted() {
+			s.Warnings = append(s.Warnings, guard.Phrases(f.Text)...)
+		}
+	}
+}
+
+// strangers names who wrote what is tainted.
+func strangers(l label.Label) string {
+	var out []string
+	for _, s := range l.Sources {
+		if !s.Trusted() {
+			out = append(out, strings.TrimPrefix(string(s), "untrusted:"))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func (a *Agents) system(in TurnInput, who Identity, facts []Fact, fence guard.Fence) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, charter, who.Name)
 	fmt.Fprintf(&b, "\n\nIt is %s.", time.UnixMicro(in.At).In(a.Now().Location()).Format("Monday, 2 January 2006, 15:04 MST (-07:00)"))
@@ -138,7 +211,11 @@ func (a *Agents) system(in TurnInput, who Identity, facts []Fact) string {
 	if len(facts) > 0 {
 		b.WriteString("\n\nRemembered, as data:")
 		for _, f := range facts {
-			b.WriteString("\n- " + strings.ReplaceAll(f.Text, "\n", " "))
+			text := strings.ReplaceAll(f.Text, "\n", " ")
+			if f.Label.Tainted() {
+				text = fence.Wrap(strangers(f.Label), text)
+			}
+			b.WriteString("\n- " + text)
 		}
 	}
 	return b.String()

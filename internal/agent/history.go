@@ -29,6 +29,7 @@ type entry struct {
 // entryBody is the sealed part of an entry.
 type entryBody struct {
 	Text  string      `json:"text"`
+	From  string      `json:"from,omitempty"`  // who says it, as others call themselves
 	Tools []string    `json:"tools,omitempty"` // summaries of the calls the turn made
 	Label label.Label `json:"label"`
 }

@@ -27,12 +27,12 @@ type Inbound struct {
 	Sender     string // as the channel names them
 	SenderName string
 	Text       string
-	Key        string       // dedupe key, unique for channel and account; "" for a message that cannot come twice
-	Source     label.Source // who wrote it
-	Audience   label.Audience
-	Tier       policy.Tier // by how it is connected
-	Unattended bool        // nobody waits for the answer: what must be asked is parked where the level says so
-	Control    bool        // control messages count: it comes from the operator
+	Key        string         // dedupe key, unique for channel and account; "" for a message that cannot come twice
+	Source     label.Source   // who wrote it
+	Audience   label.Audience // who reads the conversation; its members when empty
+	Tier       policy.Tier    // by how it is connected
+	Unattended bool           // nobody waits for the answer: what must be asked is parked where the level says so
+	Control    bool           // control messages count: it comes from the operator
 }
 
 // Accepted says what became of a message. It is returned only when that is durable.
@@ -121,6 +121,9 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 	conv, err := a.openTx(ctx, tx, in.Address, in.Agent, in.Title)
 	if err != nil {
 		return out, false, err
+	}
+	if in.Audience == "" {
+		in.Audience = label.Conversation(conv.ID)
 	}
 	dedupe := a.Vault.Blind(vault.InboundDedupe, in.Address.Channel+"\x00"+in.Address.Account+"\x00"+in.Key)
 	mac := a.Vault.MAC("inbound", []byte(in.Address.key()), []byte(in.Text))
@@ -213,13 +216,9 @@ func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, caus
 	return err
 }
 
-// SayTx queues a message of ombud's own to a conversation, such as a reminder.
-func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause string, text string) error {
-	return a.sayTx(ctx, tx, conversation, cause, text, label.Of(label.Own, label.OperatorOnly))
-}
-
-// sayTx is SayTx for a text made from what has a label of its own.
-func (a *Agents) sayTx(ctx context.Context, tx *db.Tx, conversation, cause, text string, from label.Label) error {
+// SayTx queues a message of ombud's own to a conversation, such as a reminder. from
+// is the label of what the text was made from.
+func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause, text string, from label.Label) error {
 	conv, err := a.conversationByID(ctx, tx, conversation)
 	if err != nil {
 		return err

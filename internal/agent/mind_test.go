@@ -203,7 +203,8 @@ func TestRecalledFactsAndTheirLabelReachTheContext(t *testing.T) {
 	}}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "what is it?")
 		a := b.answer(got.Run)
-		if !strings.Contains(a.Reply, "- the boiler code is 4711") {
+		mark := b.snap(got.Run).Mark
+		if !strings.Contains(a.Reply, "- «data "+mark+" from web»\nthe boiler code is 4711\n«end of data "+mark+"»") {
 			t.Errorf("the system prompt is %q", a.Reply)
 		}
 		snap := b.snap(got.Run)

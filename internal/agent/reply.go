@@ -11,15 +11,20 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 )
 
 // finish records the answer, the history and the message to be sent in the commit
-// that ends the turn.
+// that ends the turn. An answer that holds what the readers of the conversation may
+// not read is kept from them.
 func (t *turn) finish(ctx context.Context, outcome Outcome, text string) error {
 	answer := Answer{
 		Outcome: outcome, Reply: guard.CleanText(text), Calls: len(t.ran), Approvals: t.parked,
-		Provider: t.last.Provider, Model: t.last.Model,
+		Provider: t.last.Provider, Model: t.last.Model, Label: label.Join(t.label, label.Of(label.Own, t.in.Audience)),
+	}
+	if told := t.a.mayTell(t.in, answer.Label); told.Effect != policy.Allow {
+		answer.withhold(told)
 	}
 	result, err := json.Marshal(answer)
 	if err != nil {
@@ -32,22 +37,36 @@ func (t *turn) finish(ctx context.Context, outcome Outcome, text string) error {
 		if err != nil {
 			return err
 		}
-		if err := t.a.addHistoryTx(ctx, tx, conv.ID, t.r.ID(), t.entries(answer.Reply)...); err != nil {
+		if err := t.a.addHistoryTx(ctx, tx, conv.ID, t.r.ID(), t.entries(answer)...); err != nil {
 			return err
+		}
+		if answer.Withheld != "" {
+			if err := t.a.tellWithheld(ctx, tx, conv, t.r.ID(), answer.Why); err != nil {
+				return err
+			}
 		}
 		return t.a.replyTx(ctx, tx, conv, t.r.ID(), 0, answer.Reply)
 	})
 }
 
-// entries are what the turn adds to the history.
-func (t *turn) entries(reply string) []entry {
+// entries are what the turn adds to the history. Of an answer that was withheld
+// nothing is added: neither what it holds nor its label, so that a stranger who
+// asks once for what is not his has not ended the conversation by it.
+func (t *turn) entries(answer Answer) []entry {
+	asked := heard(t.in)
+	if answer.Withheld != "" {
+		return []entry{asked, {Role: roleAssistant, Body: entryBody{Text: answer.Reply, Label: label.Of(label.Own, t.in.Audience)}}}
+	}
 	var tools []string
 	for _, res := range t.ran {
 		tools = append(tools, string(res.Status)+": "+res.Summary)
 	}
-	asked := entry{Role: roleUser, At: t.in.At, Body: entryBody{Text: presented(t.in), Label: label.Of(t.in.Source, t.in.Audience)}}
-	said := entry{Role: roleAssistant, Body: entryBody{Text: reply, Tools: tools, Label: label.Join(t.label, label.Of(label.Own, t.in.Audience))}}
-	return []entry{asked, said}
+	return []entry{asked, {Role: roleAssistant, Body: entryBody{Text: answer.Reply, Tools: tools, Label: answer.Label}}}
+}
+
+// heard is the message of a turn as its history keeps it.
+func heard(in TurnInput) entry {
+	return entry{Role: roleUser, At: in.At, Body: entryBody{Text: in.Text, From: in.SenderName, Label: label.Of(in.Source, in.Audience)}}
 }
 
 // turnEnded tells the conversation of a turn that ended without an answer.
@@ -70,9 +89,11 @@ func (a *Agents) turnEnded(ctx context.Context, tx *db.Tx, rec run.Record) error
 		return err
 	}
 	text := Apology(rec)
-	asked := entry{Role: roleUser, At: in.At, Body: entryBody{Text: presented(in), Label: label.Of(in.Source, in.Audience)}}
-	said := entry{Role: roleAssistant, Body: entryBody{Text: text, Label: label.Of(label.Own, in.Audience)}}
-	if err := a.addHistoryTx(ctx, tx, conv.ID, rec.ID, asked, said); err != nil {
+	if in.Audience != label.OperatorOnly && rec.State != run.Cancelled {
+		text = "I could not do this." // why is for the operator: an error can quote anything
+	}
+	told := entry{Role: roleAssistant, Body: entryBody{Text: text, Label: label.Of(label.Own, in.Audience)}}
+	if err := a.addHistoryTx(ctx, tx, conv.ID, rec.ID, heard(in), told); err != nil {
 		return err
 	}
 	err = a.replyTx(ctx, tx, conv, rec.ID, 0, text)
@@ -150,12 +171,16 @@ func (a *Agents) approvedCall(ctx context.Context, r *run.Run) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	from := label.Join(apr.Label, res.Label, label.Of(label.Own, turnIn.Audience))
 	text := fmt.Sprintf("Approved and done: %s\n%s", res.Summary, res.Text)
 	if res.Status != act.OK {
 		text = fmt.Sprintf("Approved, but %s: %s\n%s", res.Status, res.Summary, shown(res))
 	}
+	if a.mayTell(turnIn, from).Effect != policy.Allow {
+		text, from = "What was asked for was approved and is "+string(res.Status)+".", label.Of(label.Own, turnIn.Audience)
+	}
 	return result, r.Finish(ctx, run.StepSpec{Name: "reply", Kind: "reply"}, result, func(ctx context.Context, tx *db.Tx) error {
-		return a.sayTx(ctx, tx, turnIn.Conversation, r.ID(), text, label.Join(res.Label, label.Of(label.Own, turnIn.Audience)))
+		return a.SayTx(ctx, tx, turnIn.Conversation, r.ID(), text, from)
 	})
 }
 
@@ -180,5 +205,17 @@ func (a *Agents) callEnded(ctx context.Context, tx *db.Tx, rec run.Record) error
 	if err != nil || apr.Conversation == "" {
 		return err
 	}
-	return a.SayTx(ctx, tx, apr.Conversation, rec.ID, "Approved, but not done: "+apr.Summary+"\n"+rec.Error)
+	asked, err := a.Runs.RecordIn(ctx, tx, apr.Run)
+	if err != nil {
+		return err
+	}
+	var turnIn TurnInput
+	if err := json.Unmarshal(asked.Input, &turnIn); err != nil {
+		return fault.New(fault.Internal, "input of the turn: %w", err)
+	}
+	own := label.Of(label.Own, turnIn.Audience)
+	if turnIn.Audience != label.OperatorOnly {
+		return a.SayTx(ctx, tx, apr.Conversation, rec.ID, "What was approved could not be done.", own)
+	}
+	return a.SayTx(ctx, tx, apr.Conversation, rec.ID, "Approved, but not done: "+apr.Summary+"\n"+rec.Error, label.Join(apr.Label, own))
 }

@@ -24,6 +24,7 @@ const (
 	TimedOut   Outcome = "timed_out"
 	StepLimit  Outcome = "step_limit"
 	Looping    Outcome = "looping"
+	Escalated  Outcome = "escalated" // the answer is for the operator and not for the conversation
 	ParkedTurn Outcome = "parked"
 	OverBudget Outcome = "over_budget"
 	FailedTurn Outcome = "failed"
@@ -37,6 +38,10 @@ type Answer struct {
 	Approvals []string `json:"approvals,omitempty"` // parked calls it left behind
 	Provider  string   `json:"provider,omitempty"`
 	Model     string   `json:"model,omitempty"`
+
+	Label    label.Label `json:"label"`              // of the whole turn
+	Withheld string      `json:"withheld,omitempty"` // the answer that was kept from the conversation
+	Why      string      `json:"why,omitempty"`      // it was
 }
 
 // errDeadline is the cause of a turn's context when its time is over.

@@ -10,6 +10,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/id"
+	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -47,7 +48,8 @@ type Ask struct {
 	CallHash     []byte
 	Input        json.RawMessage
 	Scopes       []string
-	Reasons      []string // why it is asked
+	Reasons      []string    // why it is asked
+	Label        label.Label // of the context the call comes from
 }
 
 // Approval is a question and what became of it. Times are Unix microseconds.

@@ -10,16 +10,18 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
 const columns = `id, run, step, call_hash, state, subject, tool, tool_digest, conversation, detached,
 	asked, expires, hold_until, resolved, resolver, summary, input, details, note`
 
-// details is the sealed part that is only shown.
+// details is the sealed part that nothing is decided by here.
 type details struct {
-	Scopes  []string `json:"scopes"`
-	Reasons []string `json:"reasons"`
+	Scopes  []string    `json:"scopes"`
+	Reasons []string    `json:"reasons"`
+	Label   label.Label `json:"label"`
 }
 
 func (a *Approvals) scan(scan func(...any) error) (Approval, error) {
@@ -48,13 +50,13 @@ func (a *Approvals) scan(scan func(...any) error) (Approval, error) {
 		return r, fault.New(fault.Verification, "details of approval %s: %w", r.ID, err)
 	}
 	r.Summary, r.Input, r.Note = string(summary), input, string(note)
-	r.Scopes, r.Reasons = d.Scopes, d.Reasons
+	r.Scopes, r.Reasons, r.Label = d.Scopes, d.Reasons, d.Label
 	return r, nil
 }
 
 // insert adds a question; it reports whether it was new.
 func (a *Approvals) insert(ctx context.Context, tx *db.Tx, r *Approval) (bool, error) {
-	shown, err := json.Marshal(details{r.Scopes, r.Reasons})
+	shown, err := json.Marshal(details{r.Scopes, r.Reasons, r.Label})
 	if err != nil {
 		return false, fault.New(fault.Internal, "details of approval %s: %w", r.ID, err)
 	}

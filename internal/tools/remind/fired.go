@@ -9,6 +9,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/run"
 )
 
@@ -16,8 +17,9 @@ import (
 const lateness = time.Minute
 
 // Deliver puts a message into the outbox of a conversation, as part of tx. cause
-// is the id of the event that led to it.
-type Deliver func(ctx context.Context, tx *db.Tx, conversation, cause, text string) error
+// is the id of the event that led to it; from is the label of the context the
+// reminder was set in, which its words keep.
+type Deliver func(ctx context.Context, tx *db.Tx, conversation, cause, text string, from label.Label) error
 
 // OnFired returns the subscription that tells reminders whose time has come. What
 // cannot be delivered is retried and then a dead letter, like any event.
@@ -37,9 +39,18 @@ func OnFired(deliver Deliver) eventlog.Subscription {
 			if err := json.Unmarshal(t.Payload, &p); err != nil {
 				return fault.New(fault.Verification, "read the reminder %s: %w", t.ID, err)
 			}
-			return deliver(ctx, tx, p.Conversation, e.ID, message(t, p, time.UnixMicro(e.At)))
+			return deliver(ctx, tx, p.Conversation, e.ID, message(t, p, time.UnixMicro(e.At)), p.from())
 		},
 	}
+}
+
+// from is the label of a reminder's words. One that was kept without any was set
+// by nobody we know.
+func (p payload) from() label.Label {
+	if len(p.Label.Sources) == 0 || len(p.Label.Audiences) == 0 {
+		return label.Join(p.Label, label.Of(label.Untrusted("reminder"), label.OperatorOnly))
+	}
+	return p.Label
 }
 
 func message(t run.Timer, p payload, fired time.Time) string {

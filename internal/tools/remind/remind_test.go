@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -241,16 +242,20 @@ func TestAReminderIsToldOnceInItsConversation(t *testing.T) {
 		b := setup(t, d)
 		told := make(chan string, 10)
 		tries := 0
-		deliver := func(_ context.Context, tx *db.Tx, conversation, cause, text string) error {
+		stranger := label.Of(label.Untrusted("chat:eve"), label.Conversation("c1"))
+		deliver := func(_ context.Context, tx *db.Tx, conversation, cause, text string, from label.Label) error {
 			tries++
 			if tries == 1 {
 				return errors.New("not yet") // is retried in one second
+			}
+			if !reflect.DeepEqual(from, stranger) {
+				t.Errorf("the words of a reminder have the label %s", from)
 			}
 			line := fmt.Sprintf("%s %t %s", conversation, strings.HasPrefix(cause, "timer:rem_"), text)
 			tx.AfterCommit(func() { told <- line })
 			return nil
 		}
-		if _, err := b.call("c1", "remind.set", `{"text":"call mum","in_seconds":1}`, label.Label{}); err != nil {
+		if _, err := b.call("c1", "remind.set", `{"text":"call mum","in_seconds":1}`, stranger); err != nil {
 			t.Fatal(err)
 		}
 		armed, err := b.engine.Timers(t.Context(), "c1")
@@ -292,7 +297,9 @@ func TestAReminderIsToldOnceInItsConversation(t *testing.T) {
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	b := fixed(t)
-	s := OnFired(func(context.Context, *db.Tx, string, string, string) error { return errors.New("delivered") })
+	s := OnFired(func(context.Context, *db.Tx, string, string, string, label.Label) error {
+		return errors.New("delivered")
+	})
 	for data, want := range map[string]fault.Class{
 		`{"kind":"other","payload":[]}`: "", `{"kind":"reminder","payload":"x"}`: fault.Verification, `[]`: fault.Verification,
 	} {
