@@ -58,6 +58,8 @@ const (
 	FileLabel           Field = 29
 	GrantBody           Field = 30 // subject, scope, effect and the rest of a grant
 	LevelBody           Field = 31
+	JobBody             Field = 40 // what a job may do, and the label of what it has seen
+	SenderBody          Field = 41 // who a known sender is, as the channel names them
 )
 
 // The blind fields.
@@ -69,6 +71,8 @@ const (
 	MemorySlot      Field = 104 // what a fact says the value of
 	FilePath        Field = 105 // absolute, without links
 	GrantScope      Field = 110
+	JobCallKey      Field = 120
+	SenderKey       Field = 121 // channel + account + the provider's user id
 )
 
 type fieldInfo struct {
@@ -110,6 +114,8 @@ var fields = map[Field]fieldInfo{
 	FileLabel:           {"file_label.label", domainRun, sealed},
 	GrantBody:           {"grant.body", domainGrant, sealed},
 	LevelBody:           {"level.body", domainGrant, sealed},
+	JobBody:             {"job.body", domainGrant, sealed},
+	SenderBody:          {"sender.body", domainGrant, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
@@ -118,6 +124,8 @@ var fields = map[Field]fieldInfo{
 	MemorySlot:      {"memory.slot", domainMemory, blind},
 	FilePath:        {"file_label.path", domainRun, blind},
 	GrantScope:      {"grant.scope", domainGrant, blind},
+	JobCallKey:      {"job_call.key", domainGrant, blind},
+	SenderKey:       {"sender.key", domainGrant, blind},
 }
 
 // String returns the name of the field for people.
