@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -100,7 +101,7 @@ func TestLaw01AcknowledgedMeansDurable(t *testing.T) {
 		if _, err := h.client.SystemStop(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.cmd.Wait(); err != nil {
+		if err := confine.Wait(p.cmd); err != nil {
 			t.Fatal(err)
 		}
 		if err := flushedBetween(h.read(trace)); err != nil {
@@ -288,7 +289,7 @@ func TestLaw07OrderWithinAConversationFreedomAcross(t *testing.T) {
     steps: [{hang: true}]
   - regexp: '[02468]$'
     steps: [{delay: 30ms, text: even}]
-  - steps: [{text: odd}]`, "turn:\n  timeout: 15s\n")
+  - steps: [{text: odd}]`, "turn:\n  timeout: 12s\n")
 	h.live()
 	stuck := h.send("stuck", "stuck")
 	next := h.send("stuck", "message 1")
@@ -312,7 +313,7 @@ func TestLaw07OrderWithinAConversationFreedomAcross(t *testing.T) {
 	if err != nil || res.Run.State != "running" {
 		t.Errorf("%d messages took %s and the stuck turn is %s, %v", n*99, time.Since(begun), res.Run.State, err)
 	}
-	if a := h.answer(stuck.RunID); a.Outcome != "timed_out" || !strings.Contains(a.Reply, "15s") {
+	if a := h.answer(stuck.RunID); a.Outcome != "timed_out" || !strings.Contains(a.Reply, "12s") {
 		t.Errorf("the stuck one: %+v", a)
 	}
 	if a := h.answer(next.RunID); a.Reply == "" || a.Outcome != "completed" {

@@ -2,6 +2,7 @@ package laws
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/cli"
 	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/daemon"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/instance"
@@ -148,7 +150,8 @@ func (h *house) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// process is a daemon that can be killed.
+// process is a daemon that can be killed. It is started and awaited through confine,
+// because a daemon in this process buries the children it does not know of.
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -170,13 +173,13 @@ func (h *house) spawn(wrap ...string) *process {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := confine.Start(cmd); err != nil {
 		h.t.Fatal(err)
 	}
 	p := &process{t: h.t, cmd: cmd, out: out}
 	h.t.Cleanup(p.kill)
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		_ = cmd.Wait()
+		_ = confine.Wait(cmd) // it said why
 		h.t.Fatalf("the daemon did not start: %v: %s", err, said.String())
 	}
 	return p
@@ -188,7 +191,7 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill() // it may have ended by itself
-	_ = p.cmd.Wait()         // it was killed
+	_ = confine.Wait(p.cmd)  // it was killed
 }
 
 // within is the context of one thing a test waits for.
@@ -319,14 +322,19 @@ func (h *house) run(args ...string) (code int, said string) {
 	ctx, cancel := h.within()
 	defer cancel()
 	cmd := h.command(args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := confine.Start(cmd); err != nil {
+		h.t.Fatal(err)
+	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
-	out, err := cmd.CombinedOutput()
+	err := confine.Wait(cmd)
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
-		h.t.Fatalf("%v: %v: %s", args, err, out)
+		h.t.Fatalf("%v: %v: %s", args, err, out.String())
 	} else if ok {
 		code = exit.ExitCode()
 	}
-	return code, string(out)
+	return code, out.String()
 }
 
 func exitOf(c fault.Class) int { return fault.CodeOf(c).Exit }
