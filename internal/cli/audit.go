@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -16,31 +17,42 @@ func (a *app) auditCmd() *cobra.Command {
 	return a.noun(spec{
 		use:     "audit",
 		short:   "the record that cannot be changed unseen",
-		example: "ombud audit verify\nombud audit export > audit.jsonl\nombud audit verify-file audit.jsonl --pubkey ombud-pub…",
-	}, a.auditVerifyCmd(), a.auditExportCmd(), a.auditVerifyFileCmd())
+		example: "ombud audit verify\nombud audit tail\nombud audit export > audit.jsonl\nombud audit verify-file audit.jsonl --pubkey ombud-ed25519:…",
+	}, a.auditVerifyCmd(), a.auditTailCmd(), a.auditShowCmd(), a.auditAnchorCmd(), a.auditExportCmd(), a.auditVerifyFileCmd())
 }
 
 func (a *app) auditVerifyCmd() *cobra.Command {
-	return a.command(spec{
+	var req wire.AuditVerifyRequest
+	c := a.command(spec{
 		use:   "verify",
 		short: "check every chain, link and signature",
 		long: `Checks the whole audit log, through the daemon or, when none runs, in the store
-itself. Exits 5 and names the first entry that does not hold.`,
-		example: "ombud audit verify",
+itself. Exits 5 and names the first entry that does not hold. What was anchored,
+in audit.anchor_file or the file of --anchors, has to be there as it was.`,
+		example: "ombud audit verify\nombud audit verify --anchors /mnt/stick/anchors",
 	}, func(ctx context.Context, _ []string) error {
-		res, err := a.client.AuditVerify(ctx)
+		if req.Anchors != "" {
+			path, err := filepath.Abs(req.Anchors)
+			if err != nil {
+				return err
+			}
+			req.Anchors = path
+		}
+		res, err := a.client.AuditVerify(ctx, req)
 		if errors.Is(err, wire.ErrNoDaemon) {
-			res, err = a.auditOffline(ctx)
+			res, err = a.auditOffline(ctx, req)
 		}
 		if err != nil {
 			return err
 		}
 		return a.show("audit-verify/1", res, func(p *page) { auditPage(p, res) })
 	})
+	c.Flags().StringVar(&req.Anchors, "anchors", "", "hold the log against this `file` of anchors too")
+	return c
 }
 
 // auditOffline verifies the store while no daemon has it.
-func (a *app) auditOffline(ctx context.Context) (wire.AuditVerifyResult, error) {
+func (a *app) auditOffline(ctx context.Context, req wire.AuditVerifyRequest) (wire.AuditVerifyResult, error) {
 	if a.roof.VerifyAudit == nil {
 		return wire.AuditVerifyResult{}, notHere("verify the audit log")
 	}
@@ -48,7 +60,7 @@ func (a *app) auditOffline(ctx context.Context) (wire.AuditVerifyResult, error) 
 	if err != nil {
 		return wire.AuditVerifyResult{}, err
 	}
-	return a.roof.VerifyAudit(ctx, p)
+	return a.roof.VerifyAudit(ctx, p, req)
 }
 
 func auditPage(p *page, r wire.AuditVerifyResult) {
@@ -58,6 +70,9 @@ func auditPage(p *page, r wire.AuditVerifyResult) {
 	}
 	p.line("%s, %s", p.good("ok"), n)
 	p.line("%s", p.faint(fmt.Sprintf("%s, %s, in %s", plural(r.Chains, "chain"), plural(r.Checkpoints, "signed checkpoint"), span(micros(r.DurationUS)))))
+	if r.Anchors > 0 {
+		p.line("%s", p.faint(fmt.Sprintf("%s outside of the store, all found in it", plural(r.Anchors, "anchor"))))
+	}
 	if r.Head.Seq > 0 {
 		p.line("%s", p.faint(fmt.Sprintf("last entry %s %d, %s", r.Head.Chain, r.Head.Seq, r.Head.Hash)))
 	}
@@ -103,12 +118,12 @@ func (a *app) exportOffline(ctx context.Context, line func(wire.AuditLine) error
 }
 
 func (a *app) auditVerifyFileCmd() *cobra.Command {
-	var pubkey string
+	var pubkey, anchors string
 	c := a.command(spec{
 		use:     "verify-file FILE",
 		short:   "check an export with a public key, without a daemon or a secret",
 		long:    "Exits 5 and names the first line that does not hold. \"-\" reads standard input.",
-		example: "ombud audit verify-file audit.jsonl --pubkey ombud-pub…",
+		example: "ombud audit verify-file audit.jsonl --pubkey ombud-ed25519:…",
 		args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) error {
 		if a.roof.VerifyAuditFile == nil {
@@ -127,13 +142,14 @@ func (a *app) auditVerifyFileCmd() *cobra.Command {
 			defer f.Close()
 			r = f
 		}
-		res, err := a.roof.VerifyAuditFile(ctx, r, keys.PublicString())
+		res, err := a.roof.VerifyAuditFile(ctx, r, keys.PublicString(), anchors)
 		if err != nil {
 			return err
 		}
 		return a.show("audit-verify/1", res, func(p *page) { auditPage(p, res) })
 	})
 	c.Flags().StringVar(&pubkey, "pubkey", "", "the public key it has to be signed with")
+	c.Flags().StringVar(&anchors, "anchors", "", "hold the export against this `file` of anchors too")
 	_ = c.MarkFlagRequired("pubkey") // fails only for a flag that is not there
 	return c
 }

@@ -56,7 +56,18 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	}))
 	ipc.Handle(m, wire.RunsReceipt, answer[wire.RunsReceiptRequest](wire.RunsReceiptResult{Receipt: json.RawMessage(`{"format":"ombud.receipt.v1","run":"run_1"}`)}))
 	ipc.Handle(m, wire.Explain, answer[wire.ExplainRequest](cannedExplanation()))
-	ipc.Handle(m, wire.AuditVerify, answer[wire.Empty](wire.AuditVerifyResult{Entries: 12, Chains: 1, Checkpoints: 1, DurationUS: 900, Head: wire.AuditRef{Chain: "node1-1", Seq: 12, Hash: "ab12"}}))
+	ipc.Handle(m, wire.AuditVerify, answer[wire.AuditVerifyRequest](wire.AuditVerifyResult{Entries: 12, Chains: 1, Checkpoints: 1, DurationUS: 900, Head: wire.AuditRef{Chain: "node1-1", Seq: 12, Hash: "ab12"}}))
+	entry := wire.AuditEntry{
+		Ref: wire.AuditRef{Chain: "node1-1", Seq: 12, Hash: "ab12"}, At: noon, Kind: "call", Actor: "agent:main", Subject: "agent:main", Tool: "fs.read",
+		Scopes: []string{"fs.read:…"}, Outcome: "ok", Run: "run_7", Step: "tool/0.0", DurationUS: 1500, SignedBy: 12,
+	}
+	ipc.Handle(m, wire.AuditTail, answer[wire.AuditTailRequest](wire.AuditTailResult{Entries: []wire.AuditEntry{entry}}))
+	ipc.Handle(m, wire.AuditShow, func(_ context.Context, req wire.AuditShowRequest) (wire.AuditShowResult, error) {
+		shown := entry
+		shown.Ref.Seq, shown.Text = req.Seq, `{"chain":"node1-1"}`
+		return wire.AuditShowResult{Entry: shown}, nil
+	})
+	ipc.Handle(m, wire.AuditAnchor, answer[wire.Empty](wire.AuditAnchorResult{Ref: entry.Ref, Line: `{"anchor":"ombud.audit.anchor.v1"}`, File: "/mnt/anchors"}))
 	ipc.HandleStream(m, wire.AuditExport, func(_ context.Context, _ wire.Empty, send func(wire.AuditLine) error) (wire.AuditExportResult, error) {
 		return wire.AuditExportResult{Lines: 1, PublicKey: "00ff"}, send(wire.AuditLine{Line: json.RawMessage(`{"seq":1}`)})
 	})

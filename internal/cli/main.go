@@ -42,12 +42,13 @@ type Roof struct {
 	Up UpFunc
 
 	// These work on the store while no daemon has it.
-	VerifyAudit func(context.Context, Place) (wire.AuditVerifyResult, error)
+	VerifyAudit func(context.Context, Place, wire.AuditVerifyRequest) (wire.AuditVerifyResult, error)
 	ExportAudit func(ctx context.Context, p Place, line func(wire.AuditLine) error) (wire.AuditExportResult, error)
 	CheckStore  func(context.Context, Place) []wire.Check
 
-	// VerifyAuditFile checks an export with nothing but a public key.
-	VerifyAuditFile func(ctx context.Context, r io.Reader, publicKey string) (wire.AuditVerifyResult, error)
+	// VerifyAuditFile checks an export with a public key alone and, unless the path is
+	// empty, a file of anchors.
+	VerifyAuditFile func(ctx context.Context, r io.Reader, publicKey, anchors string) (wire.AuditVerifyResult, error)
 }
 
 // Main runs one command and returns its exit code.

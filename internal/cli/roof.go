@@ -15,8 +15,8 @@ func roof() Roof {
 			opts.Logger, opts.Version, opts.Auto, opts.Ready = o.Logger, o.Version, o.Auto, o.Ready
 			return daemon.Run(ctx, opts)
 		},
-		VerifyAudit: func(ctx context.Context, p Place) (wire.AuditVerifyResult, error) {
-			return daemon.VerifyAudit(ctx, options(p))
+		VerifyAudit: func(ctx context.Context, p Place, req wire.AuditVerifyRequest) (wire.AuditVerifyResult, error) {
+			return daemon.VerifyAudit(ctx, options(p), req)
 		},
 		ExportAudit: func(ctx context.Context, p Place, line func(wire.AuditLine) error) (wire.AuditExportResult, error) {
 			return daemon.ExportAudit(ctx, options(p), line)

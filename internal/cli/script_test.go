@@ -34,10 +34,10 @@ func TestMain(m *testing.M) {
 func fakeRoof() Roof {
 	return Roof{
 		Up: runFake,
-		VerifyAudit: func(context.Context, Place) (wire.AuditVerifyResult, error) {
+		VerifyAudit: func(context.Context, Place, wire.AuditVerifyRequest) (wire.AuditVerifyResult, error) {
 			return wire.AuditVerifyResult{Entries: 1, Chains: 1}, nil
 		},
-		VerifyAuditFile: func(_ context.Context, _ io.Reader, key string) (wire.AuditVerifyResult, error) {
+		VerifyAuditFile: func(_ context.Context, _ io.Reader, key, _ string) (wire.AuditVerifyResult, error) {
 			if _, err := vault.ParsePublicKey(key); err != nil {
 				return wire.AuditVerifyResult{}, err
 			}

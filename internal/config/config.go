@@ -28,6 +28,7 @@ type Config struct {
 	Approvals Approvals
 	Budget    Budget
 	Tools     Tools
+	Audit     Audit
 }
 
 // Store says where everything is kept.
@@ -148,6 +149,11 @@ type FS struct {
 // Shell is for the shell tool.
 type Shell struct {
 	Allow []string // executables: a name found in PATH, or an absolute path
+}
+
+// Audit is for the record of what was done.
+type Audit struct {
+	AnchorFile string // absolute; "" is none
 }
 
 // Web is for the fetch tool.

@@ -322,6 +322,17 @@ func parseRoot(v value) (string, error) {
 	return filepath.Clean(s), nil
 }
 
+func parseFile(v value) (string, error) {
+	s, err := v.one()
+	if err != nil || s == none {
+		return "", err
+	}
+	if !filepath.IsAbs(s) {
+		return "", complain("%q is neither an absolute path nor none", s)
+	}
+	return filepath.Clean(s), nil
+}
+
 func parsePrograms(v value) ([]string, error) {
 	return v.manyOf(func(s string) bool {
 		return filepath.IsAbs(s) || !strings.ContainsAny(s, "/\\ \t\n")

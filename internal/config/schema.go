@@ -90,9 +90,11 @@ func table() []entry {
 			set: put(func(c *Config) *[]string { return &c.Tools.Shell.Allow }, parsePrograms),
 			doc: "Programs the shell tool may start: names found in PATH, or absolute paths. There is no shell in between."},
 		{path: "tools.web.allow_hosts", def: items(), set: put(func(c *Config) *[]string { return &c.Tools.Web.AllowHosts }, parseHosts),
-			doc: "Hosts the fetch tool may reach, such as example.com or *.example.com; an empty list is every public host."},
+			doc: "The only hosts the fetch tool may reach, such as example.com or *.example.com; an empty list is every public host."},
 		{path: "tools.web.allow_private", def: text("false"), set: put(func(c *Config) *bool { return &c.Tools.Web.AllowPrivate }, parseBool),
 			doc: "Whether the fetch tool may reach this machine and its private networks."},
+		{path: "audit.anchor_file", def: text(none), set: put(func(c *Config) *string { return &c.Audit.AnchorFile }, parseFile),
+			doc: "A file outside of the store that keeps the signed places of the audit log, a line each: an absolute path, or none.\nWith it a store that was put back to an older state is found. Best on another disk, append-only, and copied elsewhere."},
 	}
 }
 

@@ -76,6 +76,7 @@ type Daemon struct {
 	vault     *vault.Vault
 	events    *eventlog.Log
 	audit     *audit.Audit
+	anchor    *audit.Anchor // nil: the record is not anchored
 	blobs     *blob.Store
 	budget    *budget.Budget
 	tools     *tool.Registry
@@ -111,6 +112,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	}
 	for _, p := range []part{
 		{"orphans", d.adopt, plain(func() { d.unadopt() })},
+		{"anchors", d.startAnchor, d.stopAnchor},
 		{"audit", d.audit.Start, d.audit.Stop},
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},

@@ -40,9 +40,10 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.RunsVerify, d.runsVerify)
 	ipc.Handle(m, wire.RunsReceipt, d.runsReceipt)
 	ipc.Handle(m, wire.Explain, d.explain)
-	ipc.Handle(m, wire.AuditVerify, func(ctx context.Context, _ wire.Empty) (wire.AuditVerifyResult, error) {
-		return verifyAudit(ctx, d.db, d.vault, d.runs)
-	})
+	ipc.Handle(m, wire.AuditVerify, d.auditVerify)
+	ipc.Handle(m, wire.AuditTail, d.auditTail)
+	ipc.Handle(m, wire.AuditShow, d.auditShow)
+	ipc.Handle(m, wire.AuditAnchor, d.auditAnchor)
 	ipc.HandleStream(m, wire.AuditExport, func(ctx context.Context, _ wire.Empty, send func(wire.AuditLine) error) (wire.AuditExportResult, error) {
 		return exportAudit(ctx, d.audit, d.vault, send)
 	})

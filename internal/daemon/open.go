@@ -55,6 +55,9 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home})
 	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log)
+	if path := cfg.Audit.AnchorFile; path != "" {
+		d.anchor = d.audit.Anchor(path)
+	}
 	d.blobs = blob.New(d.db, d.vault)
 	d.budget = budget.New(d.db, budgetConfig(cfg))
 	d.memory = memory.NewMemory(d.db, d.vault, d.events, memory.Options{})

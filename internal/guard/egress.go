@@ -49,6 +49,9 @@ func NewEgress(cfg EgressConfig) (*Egress, error) {
 
 func hostScopes(hosts []string) (out []scope.Scope, err error) {
 	for _, h := range hosts {
+		if _, err := netip.ParseAddr(h); err == nil {
+			h = bracket(h)
+		}
 		s, err := scope.Parse("http:" + h)
 		if err != nil {
 			return nil, fault.New(fault.Config, "allowed host: %w", err)

@@ -207,6 +207,9 @@ func TestOnlyTheHostsThatAreNamedAreReached(t *testing.T) {
 	if other.Load() != 0 {
 		t.Errorf("%d requests arrived elsewhere", other.Load())
 	}
+	if _, err := NewEgress(EgressConfig{OnlyHosts: []string{"::1", "[::1]:80", "10.0.0.1", "*.lan"}}); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestForOriginReachesOneServer(t *testing.T) {

@@ -285,14 +285,14 @@ func TestLaw09ItCanBeProved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep, err := daemon.VerifyAuditFile(t.Context(), bytes.NewReader(export.Bytes()), sum.PublicKey); err != nil || rep.Entries == 0 {
+	if rep, err := daemon.VerifyAuditFile(t.Context(), bytes.NewReader(export.Bytes()), sum.PublicKey, ""); err != nil || rep.Entries == 0 {
 		t.Errorf("the export: %+v, %v", rep, err)
 	}
 	for _, forged := range []string{
 		strings.Replace(export.String(), `"time.now"`, `"time.not"`, 1),
 		export.String()[strings.Index(export.String(), "\n")+1:],
 	} {
-		if _, err := daemon.VerifyAuditFile(t.Context(), strings.NewReader(forged), sum.PublicKey); !fault.Is(err, fault.Verification) {
+		if _, err := daemon.VerifyAuditFile(t.Context(), strings.NewReader(forged), sum.PublicKey, ""); !fault.Is(err, fault.Verification) {
 			t.Errorf("a forged export: %v", err)
 		}
 	}

@@ -300,7 +300,7 @@ func (h *house) events(kind string) (out []wire.Event) {
 // proved checks everything that can be checked.
 func (h *house) proved() {
 	h.t.Helper()
-	if _, err := h.client.AuditVerify(h.t.Context()); err != nil {
+	if _, err := h.client.AuditVerify(h.t.Context(), wire.AuditVerifyRequest{}); err != nil {
 		h.t.Errorf("audit: %v", err)
 	}
 	rep, err := h.client.RunsVerify(h.t.Context())

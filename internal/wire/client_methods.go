@@ -79,8 +79,23 @@ func (c *Client) Explain(ctx context.Context, req ExplainRequest) (Explanation, 
 }
 
 // AuditVerify calls audit.verify: checks every chain, link and signature.
-func (c *Client) AuditVerify(ctx context.Context) (AuditVerifyResult, error) {
-	return call(ctx, c, AuditVerify, Empty{})
+func (c *Client) AuditVerify(ctx context.Context, req AuditVerifyRequest) (AuditVerifyResult, error) {
+	return call(ctx, c, AuditVerify, req)
+}
+
+// AuditTail calls audit.tail: the last entries of the audit log.
+func (c *Client) AuditTail(ctx context.Context, req AuditTailRequest) (AuditTailResult, error) {
+	return call(ctx, c, AuditTail, req)
+}
+
+// AuditShow calls audit.show: one entry of the audit log.
+func (c *Client) AuditShow(ctx context.Context, req AuditShowRequest) (AuditShowResult, error) {
+	return call(ctx, c, AuditShow, req)
+}
+
+// AuditAnchor calls audit.anchor: signs the audit log at its present end.
+func (c *Client) AuditAnchor(ctx context.Context) (AuditAnchorResult, error) {
+	return call(ctx, c, AuditAnchor, Empty{})
 }
 
 // AuditExport calls audit.export: sends the audit log line by line.

@@ -23,7 +23,10 @@ var (
 
 	Explain = unary[ExplainRequest, Explanation]("explain", "tells the life of anything that has an id", repeatable)
 
-	AuditVerify = unary[Empty, AuditVerifyResult]("audit.verify", "checks every chain, link and signature", repeatable)
+	AuditVerify = unary[AuditVerifyRequest, AuditVerifyResult]("audit.verify", "checks every chain, link and signature", repeatable)
+	AuditTail   = unary[AuditTailRequest, AuditTailResult]("audit.tail", "the last entries of the audit log", repeatable)
+	AuditShow   = unary[AuditShowRequest, AuditShowResult]("audit.show", "one entry of the audit log", repeatable)
+	AuditAnchor = unary[Empty, AuditAnchorResult]("audit.anchor", "signs the audit log at its present end", repeatable)
 	AuditExport = stream[Empty, AuditLine, AuditExportResult]("audit.export", "sends the audit log line by line", AuditLine{})
 
 	CostReport = unary[CostReportRequest, CostReportResult]("cost.report", "what was spent, by day and model", repeatable)
@@ -56,7 +59,7 @@ func Methods() []Method {
 		MessageSend.Method, TurnWatch.Method, TurnCancel.Method,
 		EventsTail.Method, EventsList.Method,
 		RunsList.Method, RunsGet.Method, RunsResolve.Method, RunsVerify.Method, RunsReceipt.Method,
-		Explain.Method, AuditVerify.Method, AuditExport.Method, CostReport.Method,
+		Explain.Method, AuditVerify.Method, AuditTail.Method, AuditShow.Method, AuditAnchor.Method, AuditExport.Method, CostReport.Method,
 		ApprovalsList.Method, ApprovalsResolve.Method,
 		DLQList.Method, DLQReplay.Method,
 		ConversationsList.Method, ConversationsReset.Method,

@@ -86,15 +86,69 @@ type AuditRef struct {
 	Hash  string `json:"hash"`  // SHA-256 in hex
 }
 
+// AuditVerifyRequest asks for a check of the record.
+type AuditVerifyRequest struct {
+	Anchors string `json:"anchors,omitempty"` // absolute path of a file of anchors to hold it against, besides the configured one
+}
+
 // AuditVerifyResult is sent when everything holds; what does not is an error of
 // class verification that names chain and seq.
 type AuditVerifyResult struct {
 	Entries     int64    `json:"entries"`        // entries checked, over all chains
 	Chains      int64    `json:"chains"`         // chains checked
 	Checkpoints int64    `json:"checkpoints"`    // signatures checked
+	Anchors     int64    `json:"anchors"`        // places kept outside of the store that were found in it
 	Head        AuditRef `json:"head"`           // last entry of the open chain
 	DurationUS  int64    `json:"duration_us"`    // how long it took, µs
 	Note        string   `json:"note,omitempty"` // what this check cannot see
+}
+
+// AuditEntry is one entry of the record, read and not verified.
+type AuditEntry struct {
+	Ref          AuditRef `json:"ref"`              // where it is
+	At           int64    `json:"at"`               // Unix µs
+	Kind         string   `json:"kind"`             // what sort of act
+	Actor        string   `json:"actor"`            // who did it
+	Subject      string   `json:"subject"`          // by whose authority
+	Tool         string   `json:"tool,omitempty"`   // if one was used
+	Scopes       []string `json:"scopes"`           // what it needed; what a scope is about is hidden
+	Outcome      string   `json:"outcome"`          // ok, denied, an error class
+	Reason       string   `json:"reason,omitempty"` // short code of why
+	Run          string   `json:"run,omitempty"`    // of which run
+	Step         string   `json:"step,omitempty"`   // and step
+	DurationUS   int64    `json:"duration_us"`      // how long it took, µs
+	CostMicroUSD int64    `json:"cost_micro_usd"`   // millionths of a dollar
+	Count        int64    `json:"count,omitempty"`  // how many equal acts it stands for, if several
+	SignedBy     int64    `json:"signed_by"`        // seq of the checkpoint that covers it, 0: none yet
+	Text         string   `json:"text,omitempty"`   // with audit.show: the canonical JSON that is hashed
+}
+
+// AuditTailRequest asks for the last entries.
+type AuditTailRequest struct {
+	Limit int `json:"limit,omitempty"` // 0: 20, at most 1000
+}
+
+// AuditTailResult is the last entries of all chains, oldest first.
+type AuditTailResult struct {
+	Entries []AuditEntry `json:"entries"`
+}
+
+// AuditShowRequest asks for one entry.
+type AuditShowRequest struct {
+	Chain string `json:"chain,omitempty"` // "": the newest chain that has it
+	Seq   int64  `json:"seq"`
+}
+
+// AuditShowResult is the entry.
+type AuditShowResult struct {
+	Entry AuditEntry `json:"entry"`
+}
+
+// AuditAnchorResult is the signed end of the daemon's chain.
+type AuditAnchorResult struct {
+	Ref  AuditRef `json:"ref"`            // seq 0: the chain's opening
+	Line string   `json:"line"`           // to be kept outside of the store, for audit verify --anchors
+	File string   `json:"file,omitempty"` // the configured file, which has it now
 }
 
 // AuditLine is one line of an export, as package audit wrote it.
