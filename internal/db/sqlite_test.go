@@ -36,6 +36,9 @@ func TestEveryConnectionIsSetUpForDurability(t *testing.T) {
 			}
 		}
 	}
+	if got, err := d.WriterPragma(t.Context(), "temp_store"); err != nil || got != "2" {
+		t.Errorf("writer: savepoints are kept in temp_store %q, want memory (%v)", got, err)
+	}
 	got, err := d.ReaderPragmas(t.Context(), "query_only")
 	if err != nil || strings.Join(got, "") != "1111" {
 		t.Errorf("readers: query_only = %v, %v", got, err)
