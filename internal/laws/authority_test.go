@@ -298,7 +298,7 @@ func TestLaw09ItCanBeProved(t *testing.T) {
 	}
 	stop()
 
-	if _, err := daemon.VerifyAudit(t.Context(), h.options()); err != nil {
+	if _, err := daemon.VerifyAudit(t.Context(), h.options(), wire.AuditVerifyRequest{}); err != nil {
 		t.Errorf("offline: %v", err)
 	}
 	for _, forge := range []string{
