@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -216,14 +217,27 @@ func (e *Engine) Resolve(ctx context.Context, id string, d Decision, by, note st
 	})
 }
 
-// Wait returns the run once it has ended.
+// Wait returns the run once it has ended. If ctx ends first the record holds no
+// more than the id and the state. Every waiter is woken whenever some run moves, so
+// only the state is looked at until then.
 func (e *Engine) Wait(ctx context.Context, id string) (Record, error) {
 	woken, stop := e.db.Watch(topic)
 	defer stop()
 	tick := time.NewTicker(e.opt.Poll)
 	defer tick.Stop()
 	for {
-		rec, _, err := e.Get(ctx, id)
+		var rec Record
+		err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+			rec = Record{ID: id}
+			err = q.QueryRow(ctx, "SELECT state FROM runs WHERE id = $1", id).Scan(&rec.State)
+			if errors.Is(err, sql.ErrNoRows) {
+				return fault.New(fault.NotFound, "no run %s", id)
+			}
+			if err == nil && rec.State.Ended() {
+				rec, err = e.load(ctx, q, id)
+			}
+			return err
+		})
 		if err != nil || rec.State.Ended() {
 			return rec, err
 		}
