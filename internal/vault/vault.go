@@ -47,6 +47,7 @@ type Vault struct {
 	aeads   map[domain]cipher.AEAD
 	blinds  map[Field][]byte
 	macs    sync.Map // domain name → []byte, filled as domains are used
+	states  sync.Map // domain name → *sync.Pool of hash.Hash: a MAC costs more to set up than to do
 	audit   []byte
 	signing ed25519.PrivateKey
 }
@@ -136,14 +137,21 @@ func (v *Vault) Blind(field Field, value string) []byte {
 // MAC returns 32 bytes over the parts, each with its length, under a key of the
 // named domain. Domains are constants of the program, never input.
 func (v *Vault) MAC(domain string, parts ...[]byte) []byte {
-	m := v.Digest(domain)
+	p, ok := v.states.Load(domain)
+	if !ok {
+		p, _ = v.states.LoadOrStore(domain, &sync.Pool{New: func() any { return v.Digest(domain) }})
+	}
+	pool := p.(*sync.Pool)
+	m := pool.Get().(hash.Hash)
+	defer pool.Put(m)
+	m.Reset()
 	var size [8]byte
 	for _, p := range parts {
 		binary.BigEndian.PutUint64(size[:], uint64(len(p)))
 		m.Write(size[:])
 		m.Write(p)
 	}
-	return m.Sum(nil)
+	return m.Sum(make([]byte, 0, sha256.Size))
 }
 
 // Digest returns a keyed hash of a stream, for content too large to hold. Its

@@ -301,6 +301,37 @@ func BenchmarkSeal1KiB(b *testing.B) {
 	}
 }
 
+// A MAC's state is used again: what one left behind must not reach another.
+func TestMACsOfManyCallersAreThoseOfOne(t *testing.T) {
+	t.Parallel()
+	v := setup(t)
+	want := map[int][]byte{}
+	for i := range 16 {
+		want[i] = v.MAC(fmt.Sprint("domain", i%3), []byte(strings.Repeat("x", i)))
+	}
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for n := range 400 {
+				i := n % 16
+				if got := v.MAC(fmt.Sprint("domain", i%3), []byte(strings.Repeat("x", i))); !bytes.Equal(got, want[i]) {
+					t.Errorf("%d: another MAC", i)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func BenchmarkMAC(b *testing.B) {
+	v, part := setup(b), make([]byte, 64)
+	b.ReportAllocs()
+	for b.Loop() {
+		v.MAC("bench", part)
+	}
+}
+
 func BenchmarkOpen1KiB(b *testing.B) {
 	v := setup(b)
 	value := v.Seal(EventData, "evt_0197a3c05b0c7d3e9a4be2f0c1d2e3f4", make([]byte, 1024))
