@@ -42,12 +42,14 @@ var floors = map[string]floor{
 	"internal/policy":   authority,
 	"internal/approval": authority,
 	"internal/grant":    authority,
+	"internal/pairing":  authority,
 	"internal/budget":   authority,
 	"internal/guard":    authority,
 	"internal/tool":     authority,
 
 	"internal/run":    work,
 	"internal/act":    work,
+	"internal/job":    work,
 	"internal/outbox": work,
 
 	"internal/model":   mind,
@@ -115,6 +117,8 @@ var sameFloor = []edge{
 
 	{"internal/act", "internal/run", "a call is a step of a run"},
 	{"internal/outbox", "internal/run", "a delivery is a run"},
+	{"internal/job", "internal/run", "a call of a job is a run"},
+	{"internal/job", "internal/act", "and is made through the one door"},
 	{"internal/outbox", "internal/act", "sending is an effect, and effects have one path"},
 
 	{"internal/model/*", "internal/model", "a provider implements its interface"},
