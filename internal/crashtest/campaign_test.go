@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -127,7 +128,10 @@ type found struct {
 // inspect checks what must hold whatever happened, and returns the rest.
 func (l *life) inspect(story []said) found {
 	l.t.Helper()
-	bad := func(format string, args ...any) { l.t.Helper(); l.t.Errorf("%s: "+format, append([]any{l.name}, args...)...) }
+	bad := func(format string, args ...any) {
+		l.t.Helper()
+		l.t.Errorf("%s: "+format, append([]any{l.name}, args...)...)
+	}
 	ctx := l.t.Context()
 	f := found{repeats: map[string]int{}, asked: map[string]int{}, outside: map[string]int{}}
 	for _, line := range l.lines("world") {
@@ -176,7 +180,7 @@ func (l *life) inspect(story []said) found {
 	if err != nil || len(runs.Runs) != len(story) {
 		bad("%d runs for %d messages: %v", len(runs.Runs), len(story), err)
 	}
-	if _, err := l.client.AuditVerify(ctx); err != nil {
+	if _, err := l.client.AuditVerify(ctx, wire.AuditVerifyRequest{}); err != nil {
 		bad("audit verify: %v", err)
 	}
 	if v, err := l.client.RunsVerify(ctx); err != nil || len(v.Mismatches) > 0 {
@@ -227,11 +231,14 @@ func (p pass) kill() string { return fmt.Sprintf("%s:%d", p.point, p.n) }
 // count lets a life go by undisturbed and returns what it passed.
 func count(t *testing.T, kind dbtest.Kind) ([]pass, found) {
 	t.Helper()
-	l := newLife(t, kind, "undisturbed")
-	l.start("")
+	l := newLife(t, kind)
+	l.start()
 	story := l.story()
 	f := l.inspect(story)
 	l.stop()
+	if _, err := os.Stat(l.in.StateDB()); (err == nil) != (kind == dbtest.KindSQLite) {
+		t.Errorf("the story on %s was kept somewhere else: %v", kind, err)
+	}
 	var passes []pass
 	seen := map[string]int{}
 	for i, point := range l.lines("passes0") {
@@ -284,28 +291,34 @@ func campaign(t *testing.T, kind dbtest.Kind, stride int) {
 // kill lives the story with a death at p. It reports false if p was not passed: the
 // loops of a daemon may share a commit in one life and not in another, so it tries
 // a few lives.
-func kill(t *testing.T, kind dbtest.Kind, p pass) (f found, ok bool) {
+func kill(t *testing.T, kind dbtest.Kind, p pass) (found, bool) {
 	t.Helper()
 	for range 5 {
-		l := newLife(t, kind, p.kill())
-		l.start(p.kill())
-		story := l.story()
-		if l.deaths == 0 && p.at > 0 {
-			l.stop() // it may be passed only at the end
-			if l.killed() {
-				l.deaths++
-				l.start("")
-			}
+		if f, deaths := live(t, kind, p.kill()); deaths == 1 {
+			return f, true
 		}
-		if l.deaths == 0 {
-			l.stop()
-			continue
-		}
-		f := l.inspect(story)
-		l.stop()
-		return f, true
 	}
-	return f, false
+	return found{}, false
+}
+
+// live lives the story with a death at each of kills, as far as they are passed.
+func live(t *testing.T, kind dbtest.Kind, kills ...string) (found, int) {
+	t.Helper()
+	l := newLife(t, kind, kills...)
+	l.start()
+	story := l.story()
+	if l.deaths == 0 { // it may be passed only at the end
+		l.stop()
+		if l.killed() {
+			l.deaths++
+		}
+		l.start()
+	}
+	insist(l, "settle", l.client.SystemStatus)
+	deaths := l.deaths
+	f := l.inspect(story)
+	l.stop()
+	return f, deaths
 }
 
 // judge holds what was found against what may happen at that pass.
@@ -389,4 +402,46 @@ func firstAfter(passes []pass, at int, point string) int {
 func TestCampaignOnSQLite(t *testing.T) {
 	supported(t)
 	campaign(t, dbtest.KindSQLite, stride)
+}
+
+// TestDyingAgainWhileRecovering kills the second process, too, at an early pass.
+func TestDyingAgainWhileRecovering(t *testing.T) {
+	t.Parallel()
+	supported(t)
+	passes, base := count(t, dbtest.KindSQLite)
+	var twice atomic.Int64
+	t.Run("kill", func(t *testing.T) {
+		for i, p := range passes {
+			if i%stride != stride/2 {
+				continue
+			}
+			again := fmt.Sprintf("%s:%d", []string{"db.commit.before", "db.commit.after", "db.commit.after", "model.after", "run.effect.before"}[i%5], 1+i%3)
+			t.Run(p.kill()+","+again, func(t *testing.T) {
+				t.Parallel()
+				f, deaths := live(t, dbtest.KindSQLite, p.kill(), again)
+				if deaths == 2 {
+					twice.Add(1)
+				}
+				for line, policy := range effects {
+					most := 1
+					if policy == repeatable {
+						most += f.repeats["tool"]
+					}
+					if n := f.outside[line]; n > most || n == 0 && (policy != atMostOnce || f.unknown == 0) {
+						t.Errorf("%q was left %d times, with %d steps unknown, repeats %v", line, n, f.unknown, f.repeats)
+					}
+				}
+				extra := 0
+				for line, n := range f.asked {
+					extra += n - base.asked[line]
+				}
+				if f.unknown > 2 || extra < 0 || extra > deaths {
+					t.Errorf("%d steps unknown, the model asked %d times more, in %d deaths", f.unknown, extra, deaths)
+				}
+			})
+		}
+	})
+	if t.Logf("%d lives with two deaths", twice.Load()); twice.Load() == 0 {
+		t.Error("nobody died twice")
+	}
 }

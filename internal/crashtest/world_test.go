@@ -105,11 +105,12 @@ type life struct {
 	exited chan struct{}
 	output *bytes.Buffer
 	deaths int
+	kills  []string // where each process dies, the first first; later ones live
 }
 
-func newLife(t *testing.T, kind dbtest.Kind, name string) *life {
+func newLife(t *testing.T, kind dbtest.Kind, kills ...string) *life {
 	t.Helper()
-	l := &life{t: t, name: name, dir: t.TempDir(), dsn: "sqlite"}
+	l := &life{t: t, name: strings.Join(kills, " then "), dir: t.TempDir(), dsn: "sqlite", kills: kills}
 	if kind == dbtest.KindPostgres {
 		l.dsn = dbtest.PostgresDSN(t)
 	}
@@ -151,10 +152,13 @@ func (l *life) lines(name string) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 }
 
-// start starts a process, which dies at kill ("" for never), and waits until it
-// answers or is dead.
-func (l *life) start(kill string) {
+// start starts the next process and waits until it answers or is dead.
+func (l *life) start() {
 	l.t.Helper()
+	kill := ""
+	if l.deaths < len(l.kills) {
+		kill = l.kills[l.deaths]
+	}
 	path, err := program()
 	if err != nil {
 		l.t.Fatal(err)
@@ -236,11 +240,11 @@ func insist[T any](l *life, what string, ask func(context.Context) (T, error)) (
 	l.t.Helper()
 	l.until(what, func(ctx context.Context) bool {
 		if l.dead() {
-			if !l.killed() || l.deaths > 0 {
+			if !l.killed() {
 				l.t.Fatalf("%s: %s: the daemon ended by itself: %s\n%s", l.name, what, l.cmd.ProcessState, l.output)
 			}
 			l.deaths++
-			l.start("")
+			l.start()
 		}
 		var err error
 		out, err = ask(ctx)
