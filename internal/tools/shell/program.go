@@ -17,19 +17,29 @@ type program struct {
 	real string // the file behind path when the daemon started
 }
 
-// Programs that run what their arguments say. They run only if listed by their
-// own name, not when another listed name turns out to be a link to one.
+// Programs that run what their arguments, their input or a file beside them say.
+// They run only if listed by their own name, not when another listed name turns out
+// to be a link to one, and a call of one needs the leave to run anything: a rule
+// about the program it would start cannot be held otherwise. The list is of what is
+// known; for what is not, the operator who lists a program answers.
 var wrappers = []string{
-	"ash", "awk", "bash", "bun", "chroot", "csh", "dash", "deno", "doas", "env", "fish", "flock", "gawk", "ksh", "lua", "mawk",
-	"nice", "node", "nohup", "nsenter", "parallel", "perl", "php", "pkexec", "python", "ruby", "runuser", "script", "setpriv", "setsid",
-	"sh", "ssh", "stdbuf", "strace", "su", "sudo", "tcsh", "time", "timeout", "unshare", "watch", "xargs", "zsh",
+	"ansible", "apt", "apt-get", "ash", "at", "awk", "bash", "batch", "bsdtar", "bun", "busctl", "bwrap", "bzip", "capsh", "cargo", "choom", "chroot",
+	"chrt", "cmake", "cmd", "cpio", "crontab", "csh", "dash", "dbus-run-session", "dc", "deno", "dlv", "doas", "docker", "ed", "emacs", "entr", "env",
+	"ex", "expect", "faketime", "fakeroot", "fd", "fdfind", "find", "firejail", "fish", "flock", "ftp", "gawk", "gcc", "gdb", "git", "gmake", "go",
+	"gpg", "ionice", "java", "journalctl", "julia", "ksh", "kubectl", "less", "linux", "lldb", "logrotate", "ltrace", "lua", "luajit", "m", "make",
+	"man", "mawk", "more", "mysql", "nano", "nc", "ncat", "newgrp", "nice", "ninja", "nix", "node", "nohup", "npm", "npx", "nsenter", "numactl",
+	"nvim", "open", "openssl", "osascript", "parallel", "perl", "perf", "php", "pip", "pipx", "pkexec", "pnpm", "podman", "powershell", "prlimit",
+	"proot", "proxychains", "psql", "pwsh", "python", "rg", "rlwrap", "rsync", "ruby", "runuser", "run-parts", "scp", "screen", "script", "sed",
+	"setarch", "setpriv", "setsid", "sftp", "sg", "sh", "socat", "sort", "split", "sqlite", "ssh", "ssh-agent", "start-stop-daemon", "stdbuf",
+	"strace", "su", "sudo", "systemctl", "systemd-run", "tar", "taskset", "tclsh", "tcsh", "telnet", "time", "timeout", "tmux", "torify", "unbuffer",
+	"unshare", "uv", "uvx", "valgrind", "vi", "view", "vim", "watch", "wget", "xargs", "xdg-open", "xvfb-run", "yarn", "zip", "zsh",
 }
 
 // Programs that are many in one and look at the name they are called by.
 var multiCall = []string{"busybox", "toybox", "coreutils"}
 
 func isWrapper(name string) bool {
-	return slices.Contains(wrappers, strings.TrimRight(name, "0123456789.-"))
+	return slices.Contains(wrappers, strings.TrimRight(strings.ToLower(name), "0123456789.-")) || strings.HasPrefix(name, "ld-") || strings.HasPrefix(name, "ld.so")
 }
 
 // lookUp resolves one entry of the allow list. found is false if this machine has
@@ -82,6 +92,11 @@ func (p program) check() error {
 			WithHint("list %s itself if that is meant", real)
 	}
 	return nil
+}
+
+// runsOthers reports whether what a call of p starts is not known from its name.
+func (p program) runsOthers() bool {
+	return isWrapper(p.name) || slices.Contains(multiCall, p.name) || !p.multiCall() && isWrapper(filepath.Base(p.real))
 }
 
 func (p program) multiCall() bool { return slices.Contains(multiCall, filepath.Base(p.real)) }

@@ -4,9 +4,11 @@
 // Only programs on an allow list run. The list is resolved when the daemon starts,
 // to the real file; what an input names must be one of those files under the name
 // it was listed by. So no spelling of a path and no wrapper (env, timeout, sh -c,
-// busybox …) reaches a program that is not listed. A listed program that can
-// itself start others (find, git, make, an interpreter) opens that door: the
-// operator who lists it grants all of it.
+// busybox …) reaches a program that is not listed. A listed program that is known to
+// start others (env, find, git, make, an interpreter) opens that door: besides its own
+// scope a call of it needs all of shell.exec, so a rule that denies one program denies
+// them too. Which program starts others is known from a list; one that is not on it
+// is granted with all it can do by the operator who lists it.
 //
 // The program gets its own process group, an environment made only from the
 // configuration, and /dev/null or the given text as standard input. When its time
@@ -21,6 +23,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,7 +125,13 @@ func (s *Shell) definition() tool.Definition {
 				return nil, err
 			}
 			need, err := scope.Of("shell.exec", c.program.path)
-			return []scope.Scope{need}, err
+			if err != nil {
+				return nil, err
+			}
+			if c.program.runsOthers() {
+				return []scope.Scope{need, scope.Must("shell.exec")}, nil
+			}
+			return []scope.Scope{need}, nil
 		},
 		// A program can talk to anybody it likes.
 		Destination: func(raw json.RawMessage) tool.Destination {
@@ -188,7 +197,7 @@ func (s *Shell) workIn(cwd string) (string, error) {
 	if rel, err := filepath.Rel(s.dir, dir); err != nil || !filepath.IsLocal(rel) {
 		return "", fault.New(fault.Denied, "%s is outside the working directory", tool.Show(cwd))
 	}
-	return dir, nil
+	return dir, s.files.Read(dir)
 }
 
 // checkArguments refuses arguments that plainly name a guarded file. It is a help
@@ -226,19 +235,25 @@ func (s *Shell) readable(path string) error {
 	return s.files.Read(real)
 }
 
-// pathsIn returns what in an argument may be a path: all of it, and what stands
-// behind the first "=", ":" or "@" as in --file=x, user:x, @x.
+// maxPaths bounds what is looked at of one argument.
+const maxPaths = 32
+
+// pathsIn returns what in an argument may be a path: all of it, what stands behind
+// a separator as in --file=x, user:x, @x, and from the first slash on as in -f/x.
 func pathsIn(arg string) []string {
-	if len(arg) > 4096 || arg == "" {
+	if arg == "" {
 		return nil
 	}
 	paths := []string{arg}
-	for _, sep := range []string{"=", ":", "@"} {
-		if _, after, ok := strings.Cut(arg, sep); ok && after != "" {
-			paths = append(paths, after)
+	if i := strings.IndexByte(arg, '/'); i > 0 {
+		paths = append(paths, arg[i:])
+	}
+	for i := 0; i < len(arg)-1 && len(paths) < maxPaths; i++ {
+		if strings.IndexByte("=:@,;", arg[i]) >= 0 {
+			paths = append(paths, arg[i+1:])
 		}
 	}
-	return paths
+	return slices.DeleteFunc(paths, func(p string) bool { return len(p) > 4096 })
 }
 
 func (s *Shell) run(ctx context.Context, inv tool.Invocation) (tool.Output, error) {
