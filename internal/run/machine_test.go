@@ -544,7 +544,8 @@ func (m *machine) staleWrites(r *Run) {
 		func() error { return r.end(kind, evFailed, endedData{}, nil) },
 		func() error { return r.end(kind, evCancelled, endedData{}, nil) },
 	} {
-		if err := try(); !errors.Is(err, errLost) {
+		// A stale owner that knows of a step in doubt stops before it writes.
+		if err := try(); !errors.Is(err, errLost) && !errors.Is(err, errUncertain) {
 			m.w.blame("write %d of a stale owner of a run that is %s: %v", i, before.State, err)
 		}
 		r.ctx = context.Background() // as if it had not noticed
