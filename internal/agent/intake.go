@@ -33,6 +33,11 @@ type Inbound struct {
 	Tier       policy.Tier    // by how it is connected
 	Unattended bool           // nobody waits for the answer: what must be asked is parked where the level says so
 	Control    bool           // control messages count: it comes from the operator
+	// Judge, if set, says what depends on rows, such as who the sender is to the
+	// operator, in the transaction that takes the message in and before anything of it
+	// is recorded. It may change the message, or settle it with a notice. It may run
+	// twice. A message that was taken before is not judged again.
+	Judge func(ctx context.Context, tx *db.Tx, in *Inbound) (notice string, settled bool, err error)
 }
 
 // Accepted says what became of a message. It is returned only when that is durable.
@@ -122,9 +127,6 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 	if err != nil {
 		return out, false, err
 	}
-	if in.Audience == "" {
-		in.Audience = label.Conversation(conv.ID)
-	}
 	dedupe := a.Vault.Blind(vault.InboundDedupe, in.Address.Channel+"\x00"+in.Address.Account+"\x00"+in.Key)
 	mac := a.Vault.MAC("inbound", []byte(in.Address.key()), []byte(in.Text))
 	if out, known, err := a.takenBefore(ctx, tx, dedupe, mac); err != nil || known {
@@ -134,11 +136,19 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 		return out, false, err
 	}
 	out = Accepted{Event: id.New("evt"), Conversation: conv.ID}
+	handled := false
+	if in.Judge != nil {
+		if out.Notice, handled, err = in.Judge(ctx, tx, &in); err != nil {
+			return out, false, err
+		}
+	}
+	if in.Audience == "" {
+		in.Audience = label.Conversation(conv.ID)
+	}
 	if err := a.appendMessage(ctx, tx, in, conv, out.Event); err != nil {
 		return out, false, err
 	}
-	handled := false
-	if in.Control {
+	if in.Control && !handled {
 		if out.Notice, handled, err = a.control(ctx, tx, conv, in); err != nil {
 			return out, false, err
 		}
@@ -163,7 +173,10 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 }
 
 func actorOf(in Inbound) string {
-	if in.Source == label.Operator {
+	switch {
+	case in.Source == label.Operator && in.Tier == policy.Paired:
+		return "operator@" + in.Address.Channel
+	case in.Source == label.Operator:
 		return "operator"
 	}
 	return in.Address.Channel + ":" + in.Sender
