@@ -84,6 +84,7 @@ var floors = map[string]floor{
 
 	"internal/arch":            support,
 	"internal/crashtest":       support,
+	"internal/injection":       support,
 	"internal/db/dbtest":       support,
 	"internal/laws":            support,
 	"internal/model/modeltest": support,
