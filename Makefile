@@ -7,7 +7,14 @@ GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/go
 
 # Packages with goroutines, locks or atomics of their own.
 RACE_NAMES = db eventlog audit lease tool run act approval budget outbox agent model memory wire ipc daemon
-RACE_PKGS  = $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES))))
+RACE_PKGS  = $(shell $(GO) list $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES)))))
+
+# Property tests draw from a random seed, so that every run looks somewhere new. CI
+# sets RAPID_SEED, so that a change is judged by the change; 0 means random.
+RAPID_SEED ?= 0
+MODULE      = $(shell $(GO) list -m)
+RAPID_PKGS  = $(addprefix $(MODULE)/,$(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u))
+ALL_PKGS    = $(shell $(GO) list ./...)
 
 export CGO_ENABLED = 0
 
@@ -24,14 +31,16 @@ build: ## build ./ombud
 .PHONY: test
 test: ## set up what the tests need, then run them all
 	@sh scripts/setup-tests.sh
-	$(GO) test -buildvcs=false -timeout $(TIMEOUT) ./...
+	$(GO) test -buildvcs=false -timeout $(TIMEOUT) $(filter-out $(RAPID_PKGS),$(ALL_PKGS))
+	$(GO) test -buildvcs=false -timeout $(TIMEOUT) $(filter $(RAPID_PKGS),$(ALL_PKGS)) -rapid.seed=$(RAPID_SEED)
 	@sh scripts/setup-tests.sh # says again what was missing, below the results
 
 .PHONY: race
 race: export CGO_ENABLED = 1
 race: ## run the concurrent packages under the race detector (a bounded set, -short)
 	@sh scripts/setup-tests.sh race
-	$(GO) test -buildvcs=false -race -short -timeout $(TIMEOUT) $(RACE_PKGS)
+	$(GO) test -buildvcs=false -race -short -timeout $(TIMEOUT) $(filter-out $(RAPID_PKGS),$(RACE_PKGS))
+	$(GO) test -buildvcs=false -race -short -timeout $(TIMEOUT) $(filter $(RAPID_PKGS),$(RACE_PKGS)) -rapid.seed=$(RAPID_SEED)
 
 .PHONY: campaign
 campaign: ## kill the real program at every counted commit and effect, on both stores
@@ -41,7 +50,7 @@ campaign: ## kill the real program at every counted commit and effect, on both s
 .PHONY: bench
 bench: ## measure, each figure beside its limit or peer
 	@sh scripts/setup-tests.sh
-	$(GO) test -buildvcs=false -run '^$$' -bench . -benchmem -timeout 60m ./bench/...
+	$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/...
 
 .PHONY: fmt
 fmt: ## format the code
