@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -118,40 +117,42 @@ func BenchmarkStep(b *testing.B) {
 func stepRate(b *testing.B, n int) {
 	p := open(b, dbtest.KindSQLite)
 	disk := newProbe(b, p.dir)
-	before := p.db.Stats()
-	f := figure{name: fmt.Sprintf("event + step + audit, sealed, %d producers", n), unit: "steps/s", peer: "raw fsync/s", target: appendTarget(n, "≥25000/s")}
-	measure(b, f, disk.rate, func() (float64, int) {
-		var ready, done sync.WaitGroup
-		begin := make(chan time.Time)
-		var ops atomic.Int64
-		ready.Add(n)
-		done.Add(n)
-		for range n {
-			p.steps <- func(ctx context.Context, r *run.Run) error {
-				defer done.Done()
-				ready.Done()
-				start := <-begin
-				for i := 0; time.Since(start) < 3*slice; i++ {
+	begin, done := make(chan time.Time), make(chan int)
+	for range n { // the runs go on over all rounds: their starts and ends are not measured
+		p.steps <- func(ctx context.Context, r *run.Run) error {
+			i := 0
+			for start := range begin {
+				first := i
+				for ; time.Since(start) < slice; i++ {
 					if err := p.auditedStep(ctx, r, i); err != nil {
-						return err
+						b.Error(err)
+						break
 					}
-					ops.Add(1)
 				}
-				return nil
+				done <- i - first
 			}
-			if _, err := p.runs.Start(b.Context(), run.Spec{Kind: stepsKind, Actor: "bench"}); err != nil {
-				b.Fatal(err)
-			}
+			return nil
 		}
-		ready.Wait()
-		start := time.Now()
+		if _, err := p.runs.Start(b.Context(), run.Spec{Kind: stepsKind, Actor: "bench"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	round := func() (float64, int) {
+		ops, start := 0, time.Now()
 		for range n {
 			begin <- start
 		}
-		done.Wait()
-		return float64(ops.Load()) / time.Since(start).Seconds(), int(ops.Load())
-	})
+		for range n {
+			ops += <-done
+		}
+		return float64(ops) / time.Since(start).Seconds(), ops
+	}
+	round() // all runs are under way after it
+	before := p.db.Stats()
+	f := figure{name: fmt.Sprintf("event + step + audit, sealed, %d producers", n), unit: "steps/s", peer: "raw fsync/s", target: appendTarget(n, "≥25000/s")}
+	measure(b, f, disk.rate, round)
 	annotate(f.name, perCommit(p.db, before))
+	close(begin)
 }
 
 func (p *parts) auditedStep(ctx context.Context, r *run.Run, i int) error {
