@@ -161,39 +161,30 @@ func TestCallsAreBoundedAndEveryOneIsAnswered(t *testing.T) {
 
 func TestATurnThatRepeatsItselfEnds(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		for name, c := range map[string]struct {
-			calls []string // of answer n, the last again and again
-			done  int      // calls made in the end
-		}{
-			"same call":                  {[]string{`t.put {"n":1}`}, 2},
-			"same call, other spelling":  {[]string{`t.put {"n":1}`, `t.put { "n" : 1 }`, `t_put {"n":1}`}, 2},
-			"cycle of two":               {[]string{"t.put {\"n\":1}", "t.look", "t.put {\"n\":1}", "t.look", "t.put {\"n\":1}", "t.look"}, 5},
-			"cycle of three":             {[]string{"t.put {\"n\":1}", "t.look", "t.put", "t.put {\"n\":1}", "t.look", "t.put", "t.put {\"n\":1}", "t.look", "t.put"}, 8},
-			"same result":                {[]string{`t.same {"n":1}`, `t.same {"n":2}`, `t.same {"n":3}`}, 3},
-			"unknown tools":              {[]string{"t.nope"}, 0},
-			"bad input, the same always": {[]string{`t.put {"m`}, 0},
-		} {
-			t.Run(name, func(t *testing.T) {
-				b := open(t, dbtest.Open(t, dbtest.Options(t, kindOf(d))), setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
-					_, n := asked(req)
-					return wants(c.calls[min(n, len(c.calls)-1)])
-				}})
-				a := b.ask("main", "go on")
-				if a.Outcome != Looping || !strings.HasPrefix(a.Reply, "I stopped because") || len(b.effects()) != c.done {
-					t.Errorf("%+v, done %v", a, b.effects())
-				}
-			})
-		}
-	})
-}
-
-func kindOf(d *db.DB) dbtest.Kind {
-	if d.Postgres() {
-		return dbtest.KindPostgres
+	for name, c := range map[string]struct {
+		calls []string // of answer n, the last again and again
+		done  int      // calls made in the end
+	}{
+		"same call":                  {[]string{`t.put {"n":1}`}, 2},
+		"same call, other spelling":  {[]string{`t.put {"n":1}`, `t.put { "n" : 1 }`, `t_put {"n":1}`}, 2},
+		"cycle of two":               {[]string{"t.put {\"n\":1}", "t.look", "t.put {\"n\":1}", "t.look", "t.put {\"n\":1}", "t.look"}, 5},
+		"cycle of three":             {[]string{"t.put {\"n\":1}", "t.look", "t.put", "t.put {\"n\":1}", "t.look", "t.put", "t.put {\"n\":1}", "t.look", "t.put"}, 8},
+		"same result":                {[]string{`t.same {"n":1}`, `t.same {"n":2}`, `t.same {"n":3}`}, 3},
+		"unknown tools":              {[]string{"t.nope"}, 0},
+		"bad input, the same always": {[]string{`t.put {"m`}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, dbtest.SQLite(t), setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+				_, n := asked(req)
+				return wants(c.calls[min(n, len(c.calls)-1)])
+			}})
+			a := b.ask("main", "go on")
+			if a.Outcome != Looping || !strings.HasPrefix(a.Reply, "I stopped because") || len(b.effects()) != c.done {
+				t.Errorf("%+v, done %v", a, b.effects())
+			}
+		})
 	}
-	return dbtest.KindSQLite
 }
 
 func TestProgressIsNoLoop(t *testing.T) {
