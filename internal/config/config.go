@@ -143,7 +143,8 @@ type Tools struct {
 
 // FS is for the file tools.
 type FS struct {
-	Root string // absolute; "" is the workspace of the instance
+	Root           string   // absolute; "" is the workspace of the instance
+	AllowSensitive []string // absolute; files and directories that are never sensitive
 }
 
 // Shell is for the shell tool.

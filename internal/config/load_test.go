@@ -70,6 +70,7 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		Tools: Tools{
 			Shell: Shell{[]string{"cat", "date", "df", "du", "echo", "head", "ls", "pwd", "tail", "uname", "uptime", "wc"}},
 			Web:   Web{AllowHosts: []string{}},
+			FS:    FS{AllowSensitive: []string{}},
 		},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
@@ -117,7 +118,7 @@ turn: {steps: 1, calls: 0, timeout: 1m30s}
 approvals: {hold: 0s, expires: 1h}
 budget: {day_usd: none, month_usd: 0, turn_usd: 0.25}
 tools:
-  fs: {root: /srv/work/}
+  fs: {root: /srv/work/, allow_sensitive: [/srv/work/.env]}
   shell: {allow: [git, /usr/bin/make]}
   web: {allow_hosts: [example.com, '*.example.org', '::1'], allow_private: true}
 `, Input{})
@@ -141,7 +142,7 @@ tools:
 		"turn":      {c.Turn, Turn{1, 0, 90 * time.Second}},
 		"approvals": {c.Approvals, Approvals{0, time.Hour}},
 		"budget":    {c.Budget, Budget{Limit{}, Limit{true, 0}, Limit{true, 250_000}}},
-		"tools":     {c.Tools, Tools{FS{"/srv/work"}, Shell{[]string{"git", "/usr/bin/make"}}, Web{[]string{"example.com", "*.example.org", "::1"}, true}}},
+		"tools":     {c.Tools, Tools{FS{"/srv/work", []string{"/srv/work/.env"}}, Shell{[]string{"git", "/usr/bin/make"}}, Web{[]string{"example.com", "*.example.org", "::1"}, true}}},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s: got %+v, want %+v", what, pair[0], pair[1])

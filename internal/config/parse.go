@@ -322,6 +322,10 @@ func parseRoot(v value) (string, error) {
 	return filepath.Clean(s), nil
 }
 
+func parsePaths(v value) ([]string, error) {
+	return v.manyOf(filepath.IsAbs, "an absolute path")
+}
+
 func parseFile(v value) (string, error) {
 	s, err := v.one()
 	if err != nil || s == none {

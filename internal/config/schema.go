@@ -86,6 +86,8 @@ func table() []entry {
 			doc: "US dollars that may be spent in one turn, or none."},
 		{path: "tools.fs.root", def: text(workspace), set: put(func(c *Config) *string { return &c.Tools.FS.Root }, parseRoot),
 			doc: "The directory the file tools work in and never leave: an absolute path, or workspace for the instance's own."},
+		{path: "tools.fs.allow_sensitive", def: items(), set: put(func(c *Config) *[]string { return &c.Tools.FS.AllowSensitive }, parsePaths),
+			doc: "Files and directories that may be read and written although their names say that they hold secrets or are run by themselves:\nabsolute paths without links."},
 		{path: "tools.shell.allow", def: items("cat", "date", "df", "du", "echo", "head", "ls", "pwd", "tail", "uname", "uptime", "wc"),
 			set: put(func(c *Config) *[]string { return &c.Tools.Shell.Allow }, parsePrograms),
 			doc: "Programs the shell tool may start: names found in PATH, or absolute paths. There is no shell in between."},

@@ -34,9 +34,9 @@ var special = []string{
 	"2001:0:7f00:1::", // Teredo
 }
 
-// names answers for the names of a table, each with its one address, and says
+// nameTable answers for the names of a table, each with its one address, and says
 // that there is no other name.
-func names(t *testing.T, table map[string]netip.Addr) *net.Resolver {
+func nameTable(t *testing.T, table map[string]netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestNoWayLeadsToAnAddressThatIsNotPublic(t *testing.T) {
 	})
 	var inner atomic.Int64
 	_, port := server(t, func(http.ResponseWriter, *http.Request) { inner.Add(1) })
-	e := egress(t, EgressConfig{Resolver: names(t, table), AllowHosts: []string{"127.0.0.1:" + outerPort}})
+	e := egress(t, EgressConfig{Resolver: nameTable(t, table), AllowHosts: []string{"127.0.0.1:" + outerPort}})
 	client := HTTPClient(HTTPConfig{Egress: e, Timeout: 10 * time.Second})
 	fetch := func(u string) error { _, err := get(t, client, u); return err }
 	through := func(to string) string { return outer + "/?to=" + url.QueryEscape(to) }
@@ -147,7 +147,7 @@ func TestNoSpellingLeadsToThisMachine(t *testing.T) {
 	})
 	var inner atomic.Int64
 	_, port := server(t, func(http.ResponseWriter, *http.Request) { inner.Add(1) })
-	e := egress(t, EgressConfig{Resolver: names(t, nil), AllowHosts: []string{"127.0.0.1:" + outerPort}})
+	e := egress(t, EgressConfig{Resolver: nameTable(t, nil), AllowHosts: []string{"127.0.0.1:" + outerPort}})
 	client := HTTPClient(HTTPConfig{Egress: e, Timeout: 10 * time.Second})
 	for _, spelling := range []string{
 		"http://2130706433:%s/", "http://0x7f000001:%s/", "http://0x7f.0.0.1:%s/", "http://017700000001:%s/", "http://0177.0.0.1:%s/",
@@ -186,7 +186,7 @@ func TestOnlyTheHostsThatAreNamedAreReached(t *testing.T) {
 		"allowed and only": {OnlyHosts: []string{"127.0.0.1:" + port}, AllowHosts: []string{"127.0.0.1:" + port}},
 		"private and only": {OnlyHosts: []string{"127.0.0.1:" + port}, AllowPrivate: true},
 	} {
-		cfg.Resolver = names(t, map[string]netip.Addr{"other.example.com": loop})
+		cfg.Resolver = nameTable(t, map[string]netip.Addr{"other.example.com": loop})
 		e := egress(t, cfg)
 		client := HTTPClient(HTTPConfig{Egress: e})
 		if _, err := get(t, client, base); err != nil {

@@ -18,8 +18,10 @@ import (
 
 // Root reaches the files under one directory and no others: a link that leads out
 // is refused by os.Root, also if it is put there between check and use. It follows
-// links that stay inside, and judges by Sensitive what they lead to. A hard link
-// cannot be told from the file itself.
+// links that stay inside, and judges by Sensitive what they lead to; what was opened
+// is held against that once more, so a link put inside between check and use leads
+// nowhere either. A hard link cannot be told from the file itself: a file that has
+// several names is read only where a sensitive one would be.
 type Root struct {
 	given     string // as asked for, cleaned
 	dir       string // without links
@@ -195,9 +197,15 @@ func (r *Root) Open(path string) (*os.File, error) {
 		return nil, fileFault("open", path, err)
 	}
 	info, err := f.Stat()
+	if err == nil {
+		err = r.unmoved(rel, info)
+	}
 	switch {
 	case err != nil:
 		err = fileFault("open", path, err)
+	case names(info) > 1 && !info.IsDir() && !r.sensitive.allowed(r.abs(rel)):
+		err = fault.New(fault.Denied, "%s has several names, and one of them may be a sensitive file's", path).
+			WithHint("a path can be excepted in tools.fs.allow_sensitive, or copied by you")
 	case info.IsDir():
 		err = fault.New(fault.Invalid, "%s is a directory", path)
 	case !info.Mode().IsRegular():
@@ -225,6 +233,13 @@ func (r *Root) List(path string, max int) (entries []fs.DirEntry, more bool, err
 		return nil, false, fileFault("list", path, err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err == nil {
+		err = r.unmoved(rel, info)
+	}
+	if err != nil {
+		return nil, false, fileFault("list", path, err)
+	}
 	entries, err = f.ReadDir(max + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, fileFault("list", path, err)
@@ -288,19 +303,58 @@ func (r *Root) Write(path string, data []byte, key string) error {
 	if err := r.root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
 		return fileFault("write", path, err)
 	}
-	tmp := filepath.Join(filepath.Dir(rel), tempName(rel, key))
-	err = r.fill(tmp, data, mode)
+	dir, err := r.directory(filepath.Dir(rel))
+	if err != nil {
+		return fileFault("write", path, err)
+	}
+	defer func() { _ = dir.Close() }() // only ever read from
+	tmp := tempName(rel, key)
+	err = fill(dir, tmp, data, mode)
 	if err == nil && replaced {
-		err = r.root.Chmod(tmp, mode) // the umask may have taken some of it
+		err = dir.Chmod(tmp, mode) // the umask may have taken some of it
 	}
 	if err == nil {
-		err = r.root.Rename(tmp, rel)
+		err = dir.Rename(tmp, filepath.Base(rel))
 	}
 	if err != nil {
-		_ = r.root.Remove(tmp) // the failed write is the error to tell
+		_ = dir.Remove(tmp) // the failed write is the error to tell
 		return fileFault("write", path, err)
 	}
 	return r.settle(path, rel)
+}
+
+// directory opens a resolved directory to work in. It stays the one that was
+// judged, whatever is put in its place meanwhile.
+func (r *Root) directory(rel string) (*os.Root, error) {
+	dir, err := r.root.OpenRoot(rel)
+	if err != nil {
+		return nil, err
+	}
+	info, err := dir.Stat(".")
+	if err == nil {
+		err = r.unmoved(rel, info)
+	}
+	if err != nil {
+		_ = dir.Close() // nothing was written
+		return nil, err
+	}
+	return dir, nil
+}
+
+// unmoved refuses what was opened as rel, a resolved path, if a link had been put
+// on the way to it meanwhile: what rel names without following any is another file.
+func (r *Root) unmoved(rel string, opened fs.FileInfo) error {
+	moved := fault.New(fault.Denied, "%s was exchanged while it was opened", rel)
+	for at := rel; at != "."; at = filepath.Dir(at) {
+		info, err := r.root.Lstat(at)
+		switch {
+		case err != nil:
+			return err
+		case info.Mode()&fs.ModeSymlink != 0, at == rel && !os.SameFile(info, opened):
+			return moved
+		}
+	}
+	return nil
 }
 
 func tempName(rel, key string) string {
@@ -324,11 +378,11 @@ func (r *Root) settle(path, rel string) error {
 }
 
 // fill makes the file tmp durable with data in it.
-func (r *Root) fill(tmp string, data []byte, mode fs.FileMode) error {
-	if err := r.root.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func fill(dir *os.Root, tmp string, data []byte, mode fs.FileMode) error {
+	if err := dir.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := r.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	f, err := dir.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -342,7 +396,12 @@ func (r *Root) Remove(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.root.Remove(rel); err != nil {
+	dir, err := r.directory(filepath.Dir(rel))
+	if err != nil {
+		return fileFault("delete", path, err)
+	}
+	defer func() { _ = dir.Close() }() // only ever read from
+	if err := dir.Remove(filepath.Base(rel)); err != nil {
 		return fileFault("delete", path, err)
 	}
 	return r.settle(path, rel)
@@ -351,6 +410,9 @@ func (r *Root) Remove(path string) error {
 // fileFault gives an error of the file system its class. What os.Root says about
 // leaving it has no sentinel of its own; resolve has found that before.
 func fileFault(doing, path string, err error) error {
+	if _, classified := errors.AsType[*fault.Error](err); classified {
+		return err
+	}
 	class := fault.Unavailable
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -250,12 +250,13 @@ func TestSensitivePaths(t *testing.T) {
 		"/home/ana/notes.txt": "-", "/home/ana/environment": "-", "/home/ana/ssh/x": "-", "/home/ana/id_rsa.pub": "-", "/home/ana/profile": "-",
 		"/home/ana/.ssh/config": "r", "/home/ana/.SSH/config": "r", "/home/ana/.ssh": "r", "/home/ana/p/.env": "r", "/home/ana/.env.local": "r",
 		"/home/ana/prod.env": "r", "/home/ana/.Env": "r", "/home/ana/key.PEM": "r", "/home/ana/x:key.pem": "r", "/home/ana/.env.": "r",
-		"/home/ana/.env::$DATA": "r", "/home/ana/.config/gcloud/x": "r", "/home/ana/.config/gh/hosts.yml": "r", "/home/ana/gh/x": "-",
+		"/home/ana/.env::$DATA": "r", "/home/ana/.ſſh/x": "r", "/home/ana/.\u212Aube/x": "r", "/home/ana/.s\u200csh/x": "r", "/home/ana/.e\u00adnv": "r",
+		"/home/ana/.ENV\ufe0f": "r", "/home/ana/r/.g\u200dit/hooks/x": "w", "/home/ana/.ssh./x": "r", "/home/ana/.ssh /x": "r", "/home/ana/straſſe": "-", "/home/ana/.config/gcloud/x": "r", "/home/ana/.config/gh/hosts.yml": "r", "/home/ana/gh/x": "-",
 		"/proc/self/environ": "r", "/etc/shadow": "r", "/etc/ssh/sshd_config": "r", "/etc/hosts": "w", "/usr/bin/x": "w", "/usrx": "-",
 		"/home/ana/.bashrc": "w", "/home/ana/.config/systemd/user/x": "w", "/home/ana/r/.git/hooks/pre-commit": "w", "/home/ana/r/.git/config": "w",
 		"/home/ana/r/config": "-", "/home/ana/.config/autostart/x": "w", "/home/ana/Library/LaunchAgents/x": "w",
 		"/home/ana/.local/state/ombud/ombud.db": "r", "/home/ana/.local/state/ombudx": "-",
-		"/home/ana/ok/.env": "-", "/home/ana/ok/never/x": "-", "/home/ana/okay/.env": "r", "/home/ana/ok/../.env": "r",
+		"/home/ana/ok/.env": "-", "/home/ana/ok/never/x": "r", "/home/ana/ok/nevermore": "-", "/home/ana/okay/.env": "r", "/home/ana/ok/../.env": "r",
 		"C:/Users/ana/.ssh/x": "r", "C:/Users/ana/x": "-",
 	} {
 		got := "-"

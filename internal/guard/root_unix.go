@@ -2,7 +2,11 @@
 
 package guard
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
 
 // syncDir makes a changed name in dir durable.
 func (r *Root) syncDir(dir string) error {
@@ -14,4 +18,12 @@ func (r *Root) syncDir(dir string) error {
 		return fileFault("sync", dir, err)
 	}
 	return nil
+}
+
+// names returns how many names a file has.
+func names(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
 }

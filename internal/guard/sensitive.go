@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/ombud-run/ombud/internal/fault"
 )
@@ -37,8 +38,8 @@ var startPlaces = []string{"/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/l
 type Sensitive struct{ allow, deny []string }
 
 // NewSensitive returns the built-in sets with exceptions: what is under a
-// directory or is a file of allow is never sensitive, and what is under one of
-// deny always is, if it is not allowed. Both are absolute paths.
+// directory or is a file of deny always is sensitive, and what is under one of
+// allow is not otherwise. Both are absolute paths.
 func NewSensitive(allow, deny []string) *Sensitive {
 	return &Sensitive{allow: slashed(allow), deny: slashed(deny)}
 }
@@ -67,24 +68,41 @@ func (s *Sensitive) Write(path string) error {
 
 func (s *Sensitive) check(what, path string, parts, names, places []string) error {
 	path = filepath.ToSlash(filepath.Clean(path))
-	under := func(dir string) bool { return isUnder(path, dir) }
-	if s != nil && slices.ContainsFunc(s.allow, under) {
-		return nil
-	}
+	allowed := s.allowed(path)
 	for _, spelling := range []string{strings.ToLower(path), fold(path)} {
 		inside := func(dir string) bool { return isUnder(spelling, strings.ToLower(dir)) }
 		name := spelling[strings.LastIndexByte(spelling, '/')+1:]
 		switch {
-		case s != nil && slices.ContainsFunc(s.deny, inside),
-			slices.ContainsFunc(places, inside),
+		case s != nil && slices.ContainsFunc(s.deny, inside):
+			return fault.New(fault.Denied, "%s %s is refused: it is ombud's own", what, path)
+		case allowed:
+		case slices.ContainsFunc(places, inside),
 			slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(spelling+"/", "/"+part+"/") }),
 			slices.Contains(names, name), strings.HasPrefix(name, ".env."),
 			slices.ContainsFunc(secretEndings, func(end string) bool { return strings.HasSuffix(name, end) }):
 			return fault.New(fault.Denied, "%s %s is refused: it is a sensitive file", what, path).
-				WithHint("a path can be excepted in access.allow_sensitive")
+				WithHint("a path can be excepted in tools.fs.allow_sensitive")
 		}
 	}
 	return nil
+}
+
+// allowed reports whether path, with slashes, is an exception.
+func (s *Sensitive) allowed(path string) bool {
+	return s != nil && slices.ContainsFunc(s.allow, func(dir string) bool { return isUnder(path, dir) })
+}
+
+// foldRune returns the smallest of the letters that differ from r in case only, in
+// lower case, and nothing for a character that cannot be seen.
+func foldRune(r rune) rune {
+	if unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Variation_Selector, r) {
+		return -1
+	}
+	least := r
+	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+		least = min(least, other)
+	}
+	return unicode.ToLower(least)
 }
 
 func isUnder(path, dir string) bool {
@@ -93,9 +111,10 @@ func isUnder(path, dir string) bool {
 }
 
 // fold gives one spelling to names that a file system may take for one: letters
-// of any case, and on Windows names with dots, blanks or a stream at their end.
+// of any case, also those that only folding makes Latin (ſ, K), characters that some
+// leave out, and on Windows names with dots, blanks or a stream at their end.
 func fold(path string) string {
-	parts := strings.Split(strings.ToLower(path), "/")
+	parts := strings.Split(strings.Map(foldRune, path), "/")
 	for i, p := range parts {
 		if p == ".." || i == 0 && len(p) == 2 && p[1] == ':' {
 			continue
