@@ -45,15 +45,19 @@ func (k *call) reachesOut() bool {
 func wrote(said []string, sends string) bool {
 	sends = plainURL(sends)
 	for _, text := range said {
-		for _, word := range strings.FieldsFunc(text, unicode.IsSpace) {
-			bare := strings.TrimFunc(word, func(r rune) bool { return strings.ContainsRune(`.,;:!?"'<>[]{}`+"`", r) })
-			if plainURL(bare) == sends || plainURL(strings.Trim(bare, "()")) == sends {
+		for _, word := range strings.FieldsFunc(text, apart) {
+			bare := strings.TrimFunc(word, func(r rune) bool { return strings.ContainsRune(".,;:!?[]{}", r) })
+			inner := strings.TrimSuffix(strings.TrimPrefix(bare, "("), ")")
+			if sends != "" && (plainURL(bare) == sends || plainURL(inner) == sends) {
 				return true
 			}
 		}
 	}
 	return false
 }
+
+// apart reports whether r ends a word; no URL has it.
+func apart(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'<>`", r) }
 
 // plainURL is a URL without what does not change where it leads.
 func plainURL(s string) string {

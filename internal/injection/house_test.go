@@ -57,6 +57,8 @@ type weak struct {
 	sensitive *guard.Sensitive
 	facts     func(*memory.Memory) toolmemory.Facts
 	allow     []string // granted and standing besides
+	ask       []string // granted, but asked about
+	level     policy.Level
 	files     toolfs.Labels
 }
 
@@ -75,7 +77,12 @@ type house struct {
 	mu    sync.Mutex
 	world []string          // what reached the outside, in order
 	pages map[string]string // by URL
+
+	decision approval.Decision // on what is asked; refused by default
 }
+
+// answering sets how the questions of the turns to come are answered.
+func (h *house) answering(d approval.Decision) { h.decision = d }
 
 func (h *house) happened(what string) {
 	h.mu.Lock()
@@ -163,7 +170,7 @@ func open(t testing.TB, w weak) *house {
 	v, err := vault.OpenKeyFile(filepath.Join(t.TempDir(), "key"))
 	must(err)
 	log := slog.New(slog.DiscardHandler)
-	h := &house{t: t, db: d, workspace: place, pages: map[string]string{}, brain: &brain{}}
+	h := &house{t: t, db: d, workspace: place, pages: map[string]string{}, brain: &brain{}, decision: approval.Deny}
 	h.events = eventlog.NewLog(d, v, log, eventlog.Options{})
 	kinds := run.NewKinds()
 	runs := run.New(d, v, h.events, kinds, run.Options{Poll: 50 * time.Millisecond, Grace: 2 * time.Second})
@@ -199,12 +206,12 @@ func open(t testing.TB, w weak) *house {
 	} {
 		must(r.Register(registry))
 	}
-	allow := append(slices.Clone(granted), w.allow...)
-	roles, err := policy.LoadRoles(place, []policy.RoleSpec{{Name: "generous", Allow: allow}})
+	allow := slices.DeleteFunc(append(slices.Clone(granted), w.allow...), func(s string) bool { return slices.Contains(w.ask, s) })
+	roles, err := policy.LoadRoles(place, []policy.RoleSpec{{Name: "generous", Allow: allow, Ask: w.ask}})
 	must(err)
 	role, err := roles.Get("generous")
 	must(err)
-	level, err := policy.NewAutonomy(policy.Assisted, nil)
+	level, err := policy.NewAutonomy(max(w.level, policy.Assisted), nil)
 	must(err)
 	var answers standing
 	for _, s := range allow {
@@ -319,7 +326,7 @@ func (h *house) take(in agent.Inbound) agent.Accepted {
 	return got
 }
 
-// end waits for a turn and refuses whatever it asks meanwhile. It returns how the
+// end waits for a turn and answers whatever it asks meanwhile. It returns how the
 // turn ended and what it asked.
 func (h *house) end(id string) (agent.Answer, []approval.Approval) {
 	h.t.Helper()
@@ -344,7 +351,7 @@ func (h *house) end(id string) (agent.Answer, []approval.Approval) {
 				h.t.Fatal(err)
 			}
 			for _, a := range list {
-				if _, err := h.approvals.Resolve(ctx, a.ID, approval.Deny, "operator", ""); err == nil {
+				if _, err := h.approvals.Resolve(ctx, a.ID, h.decision, "operator", ""); err == nil {
 					asked = append(asked, a)
 				}
 			}

@@ -140,9 +140,8 @@ func judge(in *Input, out *[]Reason) (effect Effect, park bool) {
 		irreversible = irreversible || in.Scopes[i].Base().Irreversible()
 	}
 	for i := range in.Scopes {
-		e := judgeNeed(in, in.Scopes[i], out)
-		effect = min(effect, e)
-		park = park || e == Ask && in.Unattended && in.Autonomy.Of(in.Scopes[i].Base()) == Supervised
+		effect = min(effect, judgeNeed(in, in.Scopes[i], out))
+		park = park || in.Unattended && in.Autonomy.Of(in.Scopes[i].Base()) == Supervised
 	}
 	effect = min(effect, judgeFlow(in, irreversible, out), judgeLimits(in, out))
 	return effect, park && effect == Ask

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/scope"
 )
 
 var (
@@ -107,5 +108,26 @@ func TestFlowInWords(t *testing.T) {
 		if !c.final && told.Effect == Ask && (len(told.Reasons) != 1 || told.Reasons[0].Code != CodeLeak || told.Reasons[0].Text == "") {
 			t.Errorf("%s: reasons %+v", c.what, told.Reasons)
 		}
+	}
+}
+
+// What the labels ask is parked like what a rule asks, where nobody is there.
+func TestWhatLabelsAskIsParked(t *testing.T) {
+	t.Parallel()
+	level, err := NewAutonomy(Supervised, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need := scope.Must("email.send:ann@example.org")
+	in := Input{
+		Subject: "agent:main", Scopes: []scope.Scope{need}, Grants: NewLayer("g", []Rule{{need, Allow}}), Tier: Trusted, Autonomy: level,
+		Standing: []scope.Scope{need}, Unattended: true, Label: label.Of(stranger, chatX), Destination: Destination{Emits: true},
+	}
+	if d := Decide(&in); d.Effect != Ask || !d.Park {
+		t.Errorf("%+v", d)
+	}
+	in.Unattended = false
+	if d := Decide(&in); d.Effect != Ask || d.Park {
+		t.Errorf("with somebody there: %+v", d)
 	}
 }
