@@ -167,6 +167,10 @@ var owned = []ownedImport{
 	{path: "flag", why: "the command line is cobra's"},
 	{path: module + "/internal/grant", by: []string{"internal/daemon"},
 		why: "authority changes only through the operator's socket: no tool, agent or channel can name it"},
+	{path: module + "/internal/pairing", by: []string{"internal/daemon", "internal/channel/remote"},
+		why: "who the operator is changes only through the operator's socket, and by a code that came from there"},
+	{path: module + "/internal/channel/remote", by: []string{"internal/daemon"},
+		why: "adapters are added and removed only through the operator's socket"},
 	{path: "os/exec", by: []string{
 		"internal/cli", "internal/confine", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp",
 	}, why: "a program started is an effect: it goes through act, or is the daemon itself"},
