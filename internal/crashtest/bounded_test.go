@@ -2,5 +2,5 @@
 
 package crashtest
 
-// stride is how many passes there are to one that is tried in the normal suite.
-const stride = 7
+// In the normal suite one pass of so many is tried, and one with a second death.
+const stride, twiceStride = 7, 21

@@ -412,7 +412,7 @@ func TestDyingAgainWhileRecovering(t *testing.T) {
 	var twice atomic.Int64
 	t.Run("kill", func(t *testing.T) {
 		for i, p := range passes {
-			if i%stride != stride/2 {
+			if i%twiceStride != twiceStride/2 {
 				continue
 			}
 			again := fmt.Sprintf("%s:%d", []string{"db.commit.before", "db.commit.after", "db.commit.after", "model.after", "run.effect.before"}[i%5], 1+i%3)

@@ -8,8 +8,8 @@ import (
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 )
 
-// stride: `make campaign` tries every pass.
-const stride = 1
+// `make campaign` tries every pass.
+const stride, twiceStride = 1, 1
 
 func TestCampaignOnPostgres(t *testing.T) {
 	supported(t)

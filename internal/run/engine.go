@@ -87,8 +87,8 @@ type Options struct {
 	// Home names the place of which this process holds the lock, so that every
 	// earlier node of the same home is dead, whatever its lease says. It must be
 	// another in every installation; "" if there is none.
-	Home string
-	Logger   *slog.Logger
+	Home   string
+	Logger *slog.Logger
 }
 
 // Engine does the runs of one node.
