@@ -365,18 +365,18 @@ func TestAToolThatIgnoresCancellationIsAbandonedAndCapped(t *testing.T) {
 func TestAToolThatHeedsItsTimeoutFailsOrIsUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dbtest.SQLite(t))
-	heeds := func(ctx context.Context, _ tool.Invocation) (tool.Output, error) {
+	heeds := func(ctx context.Context) error {
 		<-ctx.Done()
-		return tool.Output{}, ctx.Err()
+		return ctx.Err()
 	}
+	bare := func(ctx context.Context, _ tool.Invocation) (tool.Output, error) { return tool.Output{}, heeds(ctx) }
 	reads, sends, says := define("t.read"), define("t.send"), define("t.says")
 	reads.ReadOnly, reads.Repeat = true, tool.Repeatable
 	reads.Timeout, sends.Timeout, says.Timeout = 20*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond
-	b.add(reads, heeds)
-	b.add(sends, heeds)
-	b.add(says, func(ctx context.Context, in tool.Invocation) (tool.Output, error) {
-		_, err := heeds(ctx, in)
-		return tool.Output{}, fault.New(fault.Timeout, "nothing was sent: %w", err)
+	b.add(reads, bare)
+	b.add(sends, bare)
+	b.add(says, func(ctx context.Context, _ tool.Invocation) (tool.Output, error) {
+		return tool.Output{}, fault.New(fault.Timeout, "nothing was sent: %w", heeds(ctx))
 	})
 	got := b.do(to("1", "t.read", `{"as":"free"}`), to("2", "t.send", `{"as":"free"}`), to("3", "t.says", `{"as":"free"}`))
 	expect(t, got[0], Failed, "20ms")
