@@ -167,3 +167,38 @@ func (c *Client) DoctorRun(ctx context.Context) (DoctorResult, error) {
 func (c *Client) ConfigExplain(ctx context.Context, req ConfigExplainRequest) (ConfigExplainResult, error) {
 	return call(ctx, c, ConfigExplain, req)
 }
+
+// AdapterAdd calls adapter.add: makes an adapter; its credential is told only here.
+func (c *Client) AdapterAdd(ctx context.Context, req AdapterAddRequest) (AdapterAddResult, error) {
+	return call(ctx, c, AdapterAdd, req)
+}
+
+// AdapterList calls adapter.list: the adapters there are.
+func (c *Client) AdapterList(ctx context.Context) (AdapterListResult, error) {
+	return call(ctx, c, AdapterList, Empty{})
+}
+
+// AdapterRemove calls adapter.remove: ends an adapter and its credential.
+func (c *Client) AdapterRemove(ctx context.Context, req AdapterRemoveRequest) (Empty, error) {
+	return call(ctx, c, AdapterRemove, req)
+}
+
+// PairStart calls pair.start: shows a code that pairs a remote direct chat with the operator.
+func (c *Client) PairStart(ctx context.Context, req PairStartRequest) (PairStartResult, error) {
+	return call(ctx, c, PairStart, req)
+}
+
+// PairList calls pair.list: who on remote channels is the operator, or known.
+func (c *Client) PairList(ctx context.Context) (PairListResult, error) {
+	return call(ctx, c, PairList, Empty{})
+}
+
+// PairAllow calls pair.allow: lists a remote sender as known.
+func (c *Client) PairAllow(ctx context.Context, req PairAllowRequest) (PairChangeResult, error) {
+	return call(ctx, c, PairAllow, req)
+}
+
+// PairRemove calls pair.remove: makes a remote sender a stranger again.
+func (c *Client) PairRemove(ctx context.Context, req PairRemoveRequest) (PairChangeResult, error) {
+	return call(ctx, c, PairRemove, req)
+}

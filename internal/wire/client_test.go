@@ -59,12 +59,17 @@ func write(w io.Writer, v any) {
 
 func TestEveryClientCallSendsItsMethodAndReadsItsResult(t *testing.T) {
 	t.Parallel()
+	everyCall(t, Methods(), reflect.TypeFor[*Client](), func(c *Client) any { return c })
+	everyCall(t, AgentMethods(), reflect.TypeFor[*AgentClient](), func(c *Client) any { return &AgentClient{c} })
+}
+
+func everyCall(t *testing.T, methods []Method, client reflect.Type, of func(*Client) any) {
+	t.Helper()
 	byGoName := map[string]Method{}
-	for _, m := range Methods() {
+	for _, m := range methods {
 		noun, verb, _ := strings.Cut(m.Name, ".")
 		byGoName[strings.ToLower(noun+verb)] = m
 	}
-	client := reflect.TypeFor[*Client]()
 	for i := range client.NumMethod() {
 		goName := client.Method(i).Name
 		m, ok := byGoName[strings.ToLower(goName)]
@@ -92,7 +97,7 @@ func TestEveryClientCallSendsItsMethodAndReadsItsResult(t *testing.T) {
 			}
 			w.Write(frame) //nolint:errcheck // a failure shows as a missing result
 		})
-		fn := reflect.ValueOf(c).MethodByName(goName)
+		fn := reflect.ValueOf(of(c)).MethodByName(goName)
 		args := []reflect.Value{reflect.ValueOf(t.Context())}
 		if m.Params != reflect.TypeFor[Empty]() {
 			req := reflect.New(m.Params).Elem()

@@ -46,6 +46,15 @@ var (
 	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
 	LogsTail  = stream[LogsTailRequest, LogLine, Empty]("logs.tail", "the daemon's own log", LogLine{})
 
+	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here")
+	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
+	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
+
+	PairStart  = unary[PairStartRequest, PairStartResult]("pair.start", "shows a code that pairs a remote direct chat with the operator; the one before is good no longer", repeatable)
+	PairList   = unary[Empty, PairListResult]("pair.list", "who on remote channels is the operator, or known", repeatable)
+	PairAllow  = unary[PairAllowRequest, PairChangeResult]("pair.allow", "lists a remote sender as known", repeatable)
+	PairRemove = unary[PairRemoveRequest, PairChangeResult]("pair.remove", "makes a remote sender a stranger again")
+
 	DoctorRun     = unary[Empty, DoctorResult]("doctor.run", "looks at everything the daemon depends on", repeatable)
 	ConfigExplain = unary[ConfigExplainRequest, ConfigExplainResult]("config.explain", "where each configuration value comes from", repeatable)
 
@@ -64,6 +73,8 @@ func Methods() []Method {
 		DLQList.Method, DLQReplay.Method,
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
+		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
+		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,
 		RequestCancel.Method,
 	}

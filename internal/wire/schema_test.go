@@ -27,6 +27,7 @@ type (
 		Frame    string                 `json:"frame"`
 		Units    string                 `json:"units"`
 		Methods  []schemaMethod         `json:"methods"`
+		Agent    []schemaMethod         `json:"agent_methods"`
 		Errors   []schemaError          `json:"errors"`
 		Defs     map[string]*schemaType `json:"$defs"`
 	}
@@ -105,7 +106,7 @@ func TestEveryFieldIsDocumentedOrNamesItself(t *testing.T) {
 			visit(f.typ)
 		}
 	}
-	for _, m := range Methods() {
+	for _, m := range append(Methods(), AgentMethods()...) {
 		visit(m.Params)
 		visit(m.Result)
 		for _, n := range m.Notes {
@@ -118,34 +119,62 @@ func TestEveryFieldIsDocumentedOrNamesItself(t *testing.T) {
 // handler; methods that are listed but not on the client could not be called.
 func TestEveryDescriptorIsListedAndCallable(t *testing.T) {
 	t.Parallel()
-	declared := 0
-	file, err := parser.ParseFile(token.NewFileSet(), "methods.go", nil, 0)
+	for file, set := range map[string]struct {
+		methods []Method
+		client  reflect.Type
+		shared  int // declared in another file
+	}{
+		"methods.go":       {Methods(), reflect.TypeFor[*Client](), 0},
+		"methods_agent.go": {AgentMethods(), reflect.TypeFor[*AgentClient](), 1},
+	} {
+		names, builtins := map[string]bool{}, 0
+		for _, m := range set.methods {
+			if names[m.Name] {
+				t.Errorf("%s is listed twice", m.Name)
+			}
+			names[m.Name] = true
+			if m.Builtin {
+				builtins++
+			}
+		}
+		if declared := descriptors(t, file); declared+set.shared != len(names) {
+			t.Errorf("%s: %d descriptors, %d of them listed", file, declared, len(names)-set.shared)
+		}
+		if got := set.client.NumMethod(); got != len(names)-builtins {
+			t.Errorf("%s: client has %d calls for %d methods", file, got, len(names)-builtins)
+		}
+	}
+}
+
+// What jobs and adapters can call and what the operator can call have nothing in
+// common but to give up a request.
+func TestTheTwoSocketsShareNoMethod(t *testing.T) {
+	t.Parallel()
+	operator := map[string]bool{}
+	for _, m := range Methods() {
+		operator[m.Name] = !m.Builtin
+	}
+	for _, m := range AgentMethods() {
+		if operator[m.Name] {
+			t.Errorf("%s is on both", m.Name)
+		}
+	}
+}
+
+func descriptors(t *testing.T, name string) (n int) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, decl := range file.Decls {
 		if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.VAR {
 			for _, spec := range g.Specs {
-				declared += len(spec.(*ast.ValueSpec).Names)
+				n += len(spec.(*ast.ValueSpec).Names)
 			}
 		}
 	}
-	names, builtins := map[string]bool{}, 0
-	for _, m := range Methods() {
-		if names[m.Name] {
-			t.Errorf("%s is listed twice", m.Name)
-		}
-		names[m.Name] = true
-		if m.Builtin {
-			builtins++
-		}
-	}
-	if declared != len(names) {
-		t.Errorf("%d descriptors, %d of them in Methods", declared, len(names))
-	}
-	if got := reflect.TypeFor[*Client]().NumMethod(); got != len(names)-builtins {
-		t.Errorf("client has %d calls for %d methods", got, len(names)-builtins)
-	}
+	return n
 }
 
 func buildSchema(t *testing.T) []byte {
@@ -160,19 +189,10 @@ func buildSchema(t *testing.T) []byte {
 		doc.Errors = append(doc.Errors, schemaError{row.Class, row.IPC})
 	}
 	gen := generator{defs: doc.Defs, comments: readComments(t), strict: map[string]bool{}}
-	for _, m := range Methods() {
+	for _, m := range append(Methods(), AgentMethods()...) {
 		gen.strict[m.Params.Name()] = true
 	}
-	for _, m := range Methods() {
-		sm := schemaMethod{Name: m.Name, Doc: m.Doc, Repeatable: m.Repeatable, Params: gen.of(m.Params), Result: gen.of(m.Result)}
-		for _, n := range m.Notes {
-			if sm.Notes == nil {
-				sm.Notes = schemaNotes{}
-			}
-			sm.Notes[n.Name] = gen.of(n.Type)
-		}
-		doc.Methods = append(doc.Methods, sm)
-	}
+	doc.Methods, doc.Agent = gen.methods(Methods()), gen.methods(AgentMethods())
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -181,6 +201,20 @@ func buildSchema(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+func (g generator) methods(list []Method) (out []schemaMethod) {
+	for _, m := range list {
+		sm := schemaMethod{Name: m.Name, Doc: m.Doc, Repeatable: m.Repeatable, Params: g.of(m.Params), Result: g.of(m.Result)}
+		for _, n := range m.Notes {
+			if sm.Notes == nil {
+				sm.Notes = schemaNotes{}
+			}
+			sm.Notes[n.Name] = g.of(n.Type)
+		}
+		out = append(out, sm)
+	}
+	return out
 }
 
 // generator makes a JSON Schema definition of each struct it meets.
