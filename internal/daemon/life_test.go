@@ -129,7 +129,7 @@ func TestADaemonAnswersFromWhatItRemembersOnEveryStore(t *testing.T) {
 			if err != nil || e.Event == nil || e.Run == nil || len(e.Deliveries) != 1 || len(e.Left) != 0 || !strings.Contains(e.Reply, "4711") {
 				t.Errorf("%+v, %v", e, err)
 			}
-			if v, err := c.AuditVerify(t.Context()); err != nil || v.Chains < 2 || v.Entries == 0 {
+			if v, err := c.AuditVerify(t.Context(), wire.AuditVerifyRequest{}); err != nil || v.Chains < 2 || v.Entries == 0 {
 				t.Errorf("%+v, %v", v, err)
 			}
 			if v, err := c.RunsVerify(t.Context()); err != nil || len(v.Mismatches) > 0 || v.Runs != 2 {
