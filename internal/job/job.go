@@ -140,26 +140,26 @@ func (j Job) uses(name string) bool {
 var errToken = fault.New(fault.Denied, "this token is not that of a job that is running").
 	WithHint("a token is good while the work it was given for goes on")
 
-// Issue makes a job for the run in its present execution and returns it with its
-// token, which is told only here. Denied, naming the rule, if it asks for more than
-// its parent holds.
-func (j *Jobs) Issue(ctx context.Context, r *run.Run, s Spec) (job Job, token string, err error) {
-	if job, err = j.design(r.Record(), s); err != nil {
+// Issue makes a job for a run that is being worked on, in its present execution, and
+// returns it with its token, which is told only here. Errors: Denied, naming the
+// rule, if it asks for more than its parent holds; Conflict if the run is not being
+// worked on.
+func (j *Jobs) Issue(ctx context.Context, runID string, s Spec) (job Job, token string, err error) {
+	if job, err = design(runID, s); err != nil {
 		return Job{}, "", err
 	}
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
 		return Job{}, "", fault.New(fault.Internal, "no system randomness: %w", err)
 	}
-	token = job.ID + "." + hex.EncodeToString(secret)
 	life := s.Life
 	if life <= 0 {
 		life = defaultLife
 	}
 	err = j.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, working, err := j.Runs.WorkedOn(ctx, tx, job.Run, job.fence)
-		if err == nil && !working {
-			err = fault.New(fault.Conflict, "run %s is not being worked on any more: it can have no job", job.Run)
+		rec, err := j.Runs.RecordIn(ctx, tx, runID)
+		if err == nil && rec.State != run.Running {
+			err = fault.New(fault.Conflict, "run %s is %s: it can have no job", runID, rec.State)
 		}
 		if err != nil {
 			return err
@@ -168,17 +168,20 @@ func (j *Jobs) Issue(ctx context.Context, r *run.Run, s Spec) (job Job, token st
 		if err != nil {
 			return err
 		}
-		job.Created, job.Expires = tx.Now(), clock+min(life, maxLife).Microseconds()
+		job.fence, job.Created, job.Expires = rec.Fence, tx.Now(), clock+min(life, maxLife).Microseconds()
 		if err := j.insert(ctx, tx, job, j.digest(job.ID, secret)); err != nil {
 			return err
 		}
 		return j.tell(ctx, tx, job, KindIssued, "")
 	})
-	return job, token, err
+	if err != nil {
+		return Job{}, "", err
+	}
+	return job, job.ID + "." + hex.EncodeToString(secret), nil
 }
 
 // design checks what is asked for against what the parent holds.
-func (j *Jobs) design(rec run.Record, s Spec) (Job, error) {
+func design(runID string, s Spec) (Job, error) {
 	p := s.Parent
 	if p == nil || s.Subject == "" {
 		return Job{}, fault.New(fault.Internal, "a job needs a subject and the authority of its parent")
@@ -196,7 +199,7 @@ func (j *Jobs) design(rec run.Record, s Spec) (Job, error) {
 			return Job{}, fault.New(fault.Denied, "a job of %s cannot be given %q: %s", p.Subject, r, why.Text)
 		}
 	}
-	job := Job{ID: id.New("job"), Subject: s.Subject, Run: rec.ID, Conversation: p.Conversation, fence: rec.Fence, body: body{
+	job := Job{ID: id.New("job"), Subject: s.Subject, Run: runID, Conversation: p.Conversation, body: body{
 		Parent: p.Subject, Agent: p.Agent, Tier: parent.ChildTier(), Readers: p.Readers, Rules: rules, Tools: s.Tools, AllTools: s.Tools == nil,
 		Unattended: p.Unattended, Calls: s.Calls, Label: s.Label,
 	}}

@@ -73,7 +73,7 @@ func TestATokenIsGoodWhileItsRunIsWorkedOnAndOneAnswerRefusesAllOthers(t *testin
 		if job, _, err := b.jobOf(t.Context(), short.ID); err != nil || job.Ended == 0 {
 			t.Errorf("the job is still open: %v", err)
 		}
-		if _, _, err := b.Issue(t.Context(), second, Spec{Subject: "harness:test", Parent: b.parent}); !fault.Is(err, fault.Conflict) {
+		if _, _, err := b.Issue(t.Context(), second.ID(), Spec{Subject: "harness:test", Parent: b.parent}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a run that has ended got a job: %v", err)
 		}
 		b.let(first)
@@ -162,7 +162,7 @@ func TestAJobThatAsksForMoreThanItsParentHoldsIsRefused(t *testing.T) {
 		rule(policy.Allow, "tool"), rule(policy.Allow, "tool:*"), rule(policy.Allow, "tool:post.a"), rule(policy.Allow, "tool:note.secret"),
 		rule(policy.Ask, "shell.exec"), rule(policy.Allow, "caps.write"),
 	} {
-		_, _, err := b.Issue(t.Context(), r, Spec{Subject: "harness:test", Parent: b.parent, Rules: []policy.Rule{rule(policy.Allow, "tool:note.a"), wide}})
+		_, _, err := b.Issue(t.Context(), r.ID(), Spec{Subject: "harness:test", Parent: b.parent, Rules: []policy.Rule{rule(policy.Allow, "tool:note.a"), wide}})
 		if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), wide.String()) {
 			t.Errorf("%s: %v", wide, err)
 		}
@@ -431,7 +431,7 @@ func TestAJobIsNeverAboveItsParent(t *testing.T) {
 		if rapid.Bool().Draw(t, "all") {
 			spec.Rules = nil
 		}
-		job, err := j.design(run.Record{ID: "run_x"}, spec)
+		job, err := design("run_x", spec)
 		if err != nil {
 			if !fault.Is(err, fault.Denied) {
 				t.Fatal(err)

@@ -174,7 +174,7 @@ func (b *bench) issue(r *run.Run, tune ...func(*Spec)) (Job, string) {
 	for _, f := range tune {
 		f(&s)
 	}
-	job, token, err := b.Issue(b.t.Context(), r, s)
+	job, token, err := b.Issue(b.t.Context(), r.ID(), s)
 	if err != nil {
 		b.t.Fatal(err)
 	}
