@@ -115,7 +115,7 @@ func (a *Agents) recent(ctx context.Context, q db.Q, c Conversation, limit int) 
 				return reversed(out), size - e.size(), nil
 			}
 		}
-		if len(page) < pageOfHistory || size > 8*max(limit, a.cfg.Compact) {
+		if len(page) < pageOfHistory || size > 2*max(limit, a.cfg.Compact) {
 			return reversed(out), size, nil
 		}
 	}
