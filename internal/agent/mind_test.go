@@ -358,3 +358,45 @@ func TestAChannelThatIsGoneBricksNothing(t *testing.T) {
 		}
 	})
 }
+
+// The call that was lost may have cost all there was: it is not made again, and
+// what became of it is not left open.
+func TestALostAnswerThatLeavesNoBudgetIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	price := []model.Override{{Provider: "brain", Model: "brain-1", Price: model.Price{Input: 1, Output: 1}}}
+	d, key := dbtest.SQLite(t), newVault(t)
+	var asks atomic.Int32
+	free := make(chan struct{})
+	m := func(ctx context.Context, req model.Request, sink model.Sink) (model.Response, error) {
+		if asks.Add(1) == 1 {
+			<-free
+		}
+		return echo(ctx, req, sink)
+	}
+	limit := budget.Config{Run: budget.At(9000)} // one answer of 4096 tokens and its question, not two
+	dead := open(t, d, setup{vault: key, prices: price, budget: limit, main: m})
+	got := dead.tell("main", "hello")
+	dead.until("the model to be asked", func() bool { return asks.Load() == 1 })
+	reserved := dead.count("SELECT max(reserved) FROM budget_totals")
+	if reserved <= 4500 || reserved > 9000 {
+		t.Fatalf("%d are reserved: the limit of this test is wrong", reserved)
+	}
+	b := open(t, d, setup{vault: key, prices: price, budget: limit, main: m})
+	if a := b.answer(got.Run); a.Outcome != OverBudget || asks.Load() != 1 {
+		t.Errorf("%+v, asked %d times", a, asks.Load())
+	}
+	if s := b.step(got.Run, "model/0"); s.State == run.Open {
+		t.Error("the run has ended and its step is open")
+	}
+	if n := b.count("SELECT sum(reserved) FROM budget_totals"); n != 0 {
+		t.Errorf("%d stay reserved", n)
+	}
+	if n := b.count("SELECT sum(possible) FROM budget_totals"); n <= 0 {
+		t.Error("the lost answer is booked as free")
+	}
+	close(free)
+	dead.stop()
+	if _, err := b.Runs.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

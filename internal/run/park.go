@@ -78,6 +78,7 @@ func (r *Run) Finish(ctx context.Context, spec StepSpec, result json.RawMessage,
 	spec.Policy = Policy{Kind: Repeatable}
 	out := Succeed(result)
 	changes := []change{r.closing(spec, r.nextSeq(), &out), {kind: evCompleted, data: endedData{ResultMAC: r.e.contentMAC(r.rec.ID, "", result)}, result: result}}
+	left := r.Any(func(s Step) bool { return s.State == Open })
 	err := r.leave(errEnded, func() error {
 		if err := r.mayBegin(ctx); err != nil {
 			return err
@@ -86,6 +87,11 @@ func (r *Run) Finish(ctx context.Context, spec StepSpec, result json.RawMessage,
 			return r.commitAll(changes, func(ctx context.Context, tx *db.Tx, c []change) error {
 				if err := fn(ctx, tx); err != nil {
 					return err
+				}
+				if left { // begun before a crash, and given up
+					if _, err := r.e.closeOpen(ctx, tx, r.rec, r.rec.Fence); err != nil {
+						return err
+					}
 				}
 				if err := r.onClose(ctx, tx, spec, &out, &c[0]); err != nil {
 					return err
