@@ -46,7 +46,8 @@ type Model struct {
 	Name     string // "" for the provider's default
 }
 
-// Models gives the model of a role: "main" or "summary".
+// Models gives the model of a role: "main" or "summary". A role without a Provider
+// is one nobody can do: then conversations are not summarised.
 type Models interface{ For(role string) Model }
 
 // Fact is a remembered thing that fits a message.

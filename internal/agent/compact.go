@@ -30,7 +30,7 @@ func (t *turn) compact(ctx context.Context) {
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2-heedTime)
 	}
-	if t.snap.History < t.a.cfg.Compact || limit <= 0 && !begun {
+	if t.snap.History < t.a.cfg.Compact || limit <= 0 && !begun || t.a.Models.For("summary").Provider == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -39,6 +39,9 @@ func (m *models) For(role string) agent.Model {
 	if role == "summary" && m.summary != nil {
 		return m.summary.model
 	}
+	if role == "summary" && m.main.provider == builtin.Name {
+		return agent.Model{} // it would take the conversation for an order
+	}
 	return m.main.model
 }
 
