@@ -106,7 +106,7 @@ func TestACallNobodyDecidesInTimeBecomesARunOfItsOwn(t *testing.T) {
 // What a stranger wrote stays theirs, also if it comes late into the conversation.
 func TestTheResultOfALateCallKeepsItsLabel(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", "t.askfar"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once("done", "t.askfar"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		a := b.ask("main", "do it")
 		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
 		if err != nil {
@@ -123,7 +123,7 @@ func TestTheResultOfALateCallKeepsItsLabel(t *testing.T) {
 
 func TestAnApprovedCallThatCannotBeMadeIsTold(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", "t.askfail"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once("done", "t.askfail"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		a := b.answer(got.Run)
 		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
@@ -211,7 +211,7 @@ func TestReadOnlyCallsThatAskTogether(t *testing.T) {
 
 func TestAQuestionNamesWhatIsAsked(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", `t.ask {"n":7}`)}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once("done", `t.ask {"n":7}`)}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		q := b.parked(got.Run)
 		if q.Summary != `t.ask {"n":7}` || !slices.Equal(q.Scopes, []string{"tool:asked"}) || len(q.Reasons) == 0 || q.Step != "tool/0.0" {

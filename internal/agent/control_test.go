@@ -155,7 +155,7 @@ func TestYesDecidesTheOneOpenQuestionWhileItsTurnWaits(t *testing.T) {
 
 func TestYesWithNothingOpenIsAMessage(t *testing.T) {
 	t.Parallel()
-	each(t, setup{}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{}, func(t *testing.T, b *bench) {
 		if a := b.ask("main", "yes"); a.Reply != "re: yes" {
 			t.Errorf("%+v", a)
 		}

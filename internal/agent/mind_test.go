@@ -198,7 +198,7 @@ func TestAnAnswerLostInACrashIsAskedForAgainAndBooked(t *testing.T) {
 func TestRecalledFactsAndTheirLabelReachTheContext(t *testing.T) {
 	t.Parallel()
 	facts := []Fact{{Text: "the boiler\ncode is 4711", Label: label.Of(label.Untrusted("web"), label.OperatorOnly)}}
-	each(t, setup{facts: facts, main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{facts: facts, main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		return said(req.System)
 	}}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "what is it?")
@@ -264,7 +264,7 @@ func TestCompactionKeepsWhatWasSaidAndDeletesNothing(t *testing.T) {
 
 func TestASummaryThatDoesNotComeCostsNoAnswer(t *testing.T) {
 	t.Parallel()
-	each(t, setup{cfg: Config{History: 50, Compact: 100, Timeout: 7 * time.Second}, summary: func(ctx context.Context, _ model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{cfg: Config{History: 50, Compact: 100, Timeout: 7 * time.Second}, summary: func(ctx context.Context, _ model.Request, _ model.Sink) (model.Response, error) {
 		<-ctx.Done()
 		return model.Response{}, ctx.Err()
 	}}, func(t *testing.T, b *bench) {

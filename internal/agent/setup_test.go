@@ -506,3 +506,12 @@ func (b *bench) step(id, name string) run.Step {
 
 // okCall is a call that was made.
 func okCall(tool string) act.Result { return act.Result{Status: act.OK, Tool: tool} }
+
+// sqlite is each for what the store makes no difference to.
+func sqlite(t *testing.T, s setup, fn func(t *testing.T, b *bench)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		fn(t, open(t, dbtest.SQLite(t), s))
+	})
+}

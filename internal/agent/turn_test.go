@@ -92,7 +92,7 @@ func TestATurnEndsAtItsDeadlineIsToldAndTheNextIsTaken(t *testing.T) {
 	}
 	for name, m := range map[string]brain{"one that heeds its context": stuckOn, "one that does not": deaf} {
 		t.Run(name, func(t *testing.T) {
-			each(t, setup{main: m, cfg: Config{Timeout: 1500 * time.Millisecond}}, func(t *testing.T, b *bench) {
+			sqlite(t, setup{main: m, cfg: Config{Timeout: 1500 * time.Millisecond}}, func(t *testing.T, b *bench) {
 				got := b.tell("main", "stuck")
 				next := b.tell("main", "next")
 				a := b.answer(got.Run)
@@ -112,7 +112,7 @@ func TestATurnEndsAtItsDeadlineIsToldAndTheNextIsTaken(t *testing.T) {
 
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		_, n := asked(req)
 		return wants(fmt.Sprintf(`t.put {"n":%d}`, n))
 	}}, func(t *testing.T, b *bench) {
@@ -124,7 +124,7 @@ func TestStepsAreBounded(t *testing.T) {
 
 func TestCallsAreBoundedAndEveryOneIsAnswered(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		var calls []string
 		for i := range 200 {
 			calls = append(calls, fmt.Sprintf(`t.look {"n":%d}`, i))
@@ -189,7 +189,7 @@ func TestATurnThatRepeatsItselfEnds(t *testing.T) {
 
 func TestProgressIsNoLoop(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		_, n := asked(req)
 		if n == 12 {
 			return said("done")
@@ -204,7 +204,7 @@ func TestProgressIsNoLoop(t *testing.T) {
 
 func TestWhatIsWrongWithACallIsToldToTheModel(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		if _, n := asked(req); n == 0 {
 			return wants("t.putt", `t.put {"n":`, `t.put {"n":"x","m":1}`, "t.deny", "t.fail", "t_put", "\x00", "t.put [1]")
 		}
@@ -289,7 +289,7 @@ func TestReadOnlyCallsRunTogetherAndAreAnsweredInOrder(t *testing.T) {
 
 func TestCallsWithAnEffectGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", `t.look {"n":1}`, `t.put {"n":2}`, `t.look {"n":3}`, `t.put {"n":4}`)}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once("done", `t.look {"n":1}`, `t.put {"n":2}`, `t.look {"n":3}`, `t.put {"n":4}`)}, func(t *testing.T, b *bench) {
 		b.ask("main", "go")
 		want := []string{`t.look{"n":1}`, `t.put{"n":2}`, `t.look{"n":3}`, `t.put{"n":4}`}
 		if got := b.effects(); !slices.Equal(got, want) || b.most.Load() != 1 {
@@ -300,7 +300,7 @@ func TestCallsWithAnEffectGoOneAfterTheOther(t *testing.T) {
 
 func TestALongResultIsCutForTheModelAndKeptWhole(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
+	sqlite(t, setup{main: func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		if _, n := asked(req); n == 0 {
 			return wants("t.big")
 		}
@@ -317,7 +317,7 @@ func TestALongResultIsCutForTheModelAndKeptWhole(t *testing.T) {
 // What is streamed is a hint: the reply is what the answer says.
 func TestStreamedTextIsAHintAndTheReplyCounts(t *testing.T) {
 	t.Parallel()
-	each(t, setup{cfg: Config{Compact: 1, History: 1}, summary: func(_ context.Context, _ model.Request, sink model.Sink) (model.Response, error) {
+	sqlite(t, setup{cfg: Config{Compact: 1, History: 1}, summary: func(_ context.Context, _ model.Request, sink model.Sink) (model.Response, error) {
 		sink.Send(model.Delta{Text: "SUMMARY"})
 		return said("SUMMARY")
 	}, main: func(ctx context.Context, req model.Request, sink model.Sink) (model.Response, error) {
