@@ -16,14 +16,17 @@ import (
 	"github.com/ombud-run/ombud/internal/audit"
 	"github.com/ombud-run/ombud/internal/blob"
 	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/channel/remote"
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/memory"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -91,6 +94,12 @@ type Daemon struct {
 	prices    *model.Catalog
 	server    *ipc.Server
 
+	// What connects below the operator.
+	jobs        *job.Jobs
+	pairing     *pairing.Pairing
+	remote      *remote.Remote
+	agentServer *ipc.Server
+
 	began   time.Time
 	asked   chan struct{} // closed when a client asks the daemon to stop
 	askOnce sync.Once
@@ -110,16 +119,19 @@ func (d *Daemon) start(ctx context.Context) error {
 	plain := func(f func()) func(context.Context) error {
 		return func(context.Context) error { f(); return nil }
 	}
+	nothing := plain(func() {})
 	for _, p := range []part{
 		{"orphans", d.adopt, plain(func() { d.unadopt() })},
 		{"anchors", d.startAnchor, d.stopAnchor},
 		{"audit", d.audit.Start, d.audit.Stop},
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
+		{"adapters", d.remote.Open, nothing},
 		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
+		{"agent socket", d.agentServer.Start, d.agentServer.Stop},
 		{"socket", d.server.Start, d.server.Stop},
 	} {
 		if p.start != nil {
@@ -166,6 +178,10 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	})
 	d.every(ctx, "forget what has expired", time.Hour, func(ctx context.Context) error {
 		_, err := d.memory.Sweep(ctx)
+		return err
+	})
+	d.every(ctx, "end jobs whose run has ended", 5*time.Second, func(ctx context.Context) error {
+		_, err := d.jobs.Sweep(ctx)
 		return err
 	})
 	d.every(ctx, "sweep blobs", time.Hour, func(ctx context.Context) error {

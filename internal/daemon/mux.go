@@ -64,6 +64,7 @@ func (d *Daemon) mux() *ipc.Mux {
 		return wire.DoctorResult{Checks: d.doctor(ctx)}, nil
 	})
 	ipc.Handle(m, wire.ConfigExplain, d.configExplain)
+	d.operatorTiers(m)
 	return m
 }
 

@@ -68,7 +68,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log})
 	d.approvals = approval.New(d.db, d.vault, d.events, approval.Options{
 		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Logger: d.log,
-		OnResolved: d.resolved,
+		OnAsked: d.askInChat, OnResolved: d.resolved,
 	})
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
@@ -86,6 +86,9 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if err := d.openAgents(cfg, kinds); err != nil {
+		return nil, err
+	}
+	if err := d.openTiers(kinds, channels); err != nil {
 		return nil, err
 	}
 	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Admit: admitOperator}, d.mux(), d.log)
@@ -203,6 +206,9 @@ func (d *Daemon) resolved(ctx context.Context, tx *db.Tx, a approval.Approval) e
 		Run: a.Run, Step: a.Step,
 	})
 	if err != nil {
+		return err
+	}
+	if ofJob, err := d.jobs.DecidedTx(ctx, tx, a); ofJob || err != nil {
 		return err
 	}
 	return d.agents.Decided(ctx, tx, a)

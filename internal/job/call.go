@@ -18,6 +18,7 @@ import (
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -328,12 +329,24 @@ func (j *Jobs) Offers(ctx context.Context, token string) ([]Offer, error) {
 		if !job.uses(d.Name) {
 			continue
 		}
-		if needs, err := d.Scopes(json.RawMessage("{}")); err == nil && j.Tools.Validate(d.Name, []byte("{}")) == nil {
-			if slices.ContainsFunc(needs, func(s scope.Scope) bool { most, _ := in.Reach(s); return most == policy.Deny }) {
-				continue
-			}
+		if j.outOfReach(in, d) {
+			continue
 		}
 		out = append(out, Offer{Name: d.Name, Description: d.Description, Input: d.Input, ReadOnly: d.ReadOnly})
 	}
 	return out, nil
+}
+
+// outOfReach reports whether something is denied of a tool whose needs do not
+// depend on its input.
+func (j *Jobs) outOfReach(in *policy.Input, d tool.Definition) bool {
+	nothing := json.RawMessage("{}")
+	if j.Tools.Validate(d.Name, nothing) != nil { // Scopes takes only what fits the schema
+		return false
+	}
+	needs, err := d.Scopes(nothing)
+	return err == nil && slices.ContainsFunc(needs, func(s scope.Scope) bool {
+		most, _ := in.Reach(s)
+		return most == policy.Deny
+	})
 }

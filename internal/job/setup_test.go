@@ -225,8 +225,8 @@ func (b *bench) addTools() {
 			Input: json.RawMessage(`{"type":"object","properties":{"as":{"type":"string"}},"required":["as"],"additionalProperties":false}`),
 			Scopes: func(input json.RawMessage) ([]scope.Scope, error) {
 				var in struct{ As string }
-				if err := json.Unmarshal(input, &in); err != nil {
-					return nil, err
+				if err := json.Unmarshal(input, &in); err != nil || in.As == "" {
+					panic("an input that does not fit the schema") // as a tool may
 				}
 				s, err := scope.Parse("tool:" + name + "." + in.As)
 				return []scope.Scope{s}, err

@@ -151,7 +151,7 @@ type AdapterDeliverRequest struct {
 	Sender     string `json:"sender"`                // user id
 	SenderName string `json:"sender_name,omitempty"` //
 	Text       string `json:"text"`                  // at most 1 MiB of UTF-8
-	Key        string `json:"key"`                   // the network's id of the message: the same key is the same message
+	Key        string `json:"key"`                   // the network's id of the message, unique in its chat: the same key is the same message
 }
 
 // AdapterDeliverResult is sent after the message is durable. It tells nothing of

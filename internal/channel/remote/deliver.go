@@ -24,7 +24,7 @@ type Delivery struct {
 	Sender     string // user id
 	SenderName string
 	Text       string
-	Key        string // the network's id of the message
+	Key        string // the network's id of the message, unique in its chat
 }
 
 const maxPart = 512 // bytes of each id and name
@@ -64,7 +64,7 @@ func (r *Remote) Deliver(ctx context.Context, d Delivery) (agent.Accepted, error
 	who := pairing.Sender{Channel: channel, Account: d.Account, User: d.Sender}
 	return r.Conversations.Intake(ctx, agent.Inbound{
 		Address: agent.Address{Channel: channel, Account: d.Account, Chat: d.Chat, Thread: d.Thread},
-		Title:   d.Title, Sender: d.Sender, SenderName: d.SenderName, Text: d.Text, Key: d.Key,
+		Title:   d.Title, Sender: d.Sender, SenderName: d.SenderName, Text: d.Text, Key: d.Chat + "\x00" + d.Key,
 		Source: label.Untrusted(channel + "/" + d.Sender), Tier: policy.Untrusted,
 		Judge: func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
 			// Once more, in the transaction: it may have been removed meanwhile.

@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/channel/remote"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/job"
+	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/pairing"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+// byOperator is who changes what only the operator socket can change.
+const byOperator = "operator"
+
+// openTiers constructs what connects below the operator: jobs, adapters and the
+// socket of both.
+func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
+	d.jobs = job.New(job.Deps{
+		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
+		Parent: d.agents.AuthorityOf, Logger: d.log,
+	})
+	d.pairing = pairing.New(d.db, d.vault, d.events, d.audit)
+	d.remote = remote.New(remote.Deps{
+		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Conversations: d.agents, Senders: d.pairing, Channels: channels,
+		Outbox: d.outbox, Logger: d.log,
+	}, remote.Config{})
+	// Jobs are meant to connect here: there is no Admit but the uid.
+	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid()}, d.agentMux(), d.log)
+	return kinds.Add(d.jobs.Kind())
+}
+
+// agentMux is every method a job or an adapter can call. None of the operator's is
+// among them.
+func (d *Daemon) agentMux() *ipc.Mux {
+	m := ipc.NewMux()
+	ipc.Handle(m, wire.JobCall, d.jobCall)
+	ipc.Handle(m, wire.JobTools, d.jobTools)
+	ipc.Handle(m, wire.JobWhoami, d.jobWhoami)
+	ipc.Handle(m, wire.AdapterDeliver, func(ctx context.Context, req wire.AdapterDeliverRequest) (wire.AdapterDeliverResult, error) {
+		got, err := d.remote.Deliver(ctx, remote.Delivery(req))
+		return wire.AdapterDeliverResult{EventID: got.Event, Duplicate: got.Duplicate}, err
+	})
+	ipc.Handle(m, wire.AdapterNext, d.adapterNext)
+	ipc.Handle(m, wire.AdapterAck, func(ctx context.Context, req wire.AdapterAckRequest) (wire.Empty, error) {
+		return wire.Empty{}, d.remote.Ack(ctx, remote.Settlement{
+			Credential: req.Credential, Key: req.Key, Result: remote.Result(req.Result), Ref: req.Ref, Error: req.Error,
+			RetryAfter: seconds(req.RetryAfterS),
+		})
+	})
+	return m
+}
+
+// operatorTiers are the operator's methods about them.
+func (d *Daemon) operatorTiers(m *ipc.Mux) {
+	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
+		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
+		return wire.AdapterAddResult{Adapter: wireAdapter(a), Credential: credential, Socket: d.o.Instance.AgentSocket()}, err
+	})
+	ipc.Handle(m, wire.AdapterList, func(ctx context.Context, _ wire.Empty) (out wire.AdapterListResult, err error) {
+		list, err := d.remote.List(ctx)
+		for _, a := range list {
+			out.Adapters = append(out.Adapters, wireAdapter(a))
+		}
+		return out, err
+	})
+	ipc.Handle(m, wire.AdapterRemove, func(ctx context.Context, req wire.AdapterRemoveRequest) (wire.Empty, error) {
+		return wire.Empty{}, d.remote.Remove(ctx, req.Name, byOperator)
+	})
+	ipc.Handle(m, wire.PairStart, d.pairStart)
+	ipc.Handle(m, wire.PairList, func(ctx context.Context, _ wire.Empty) (out wire.PairListResult, err error) {
+		list, err := d.pairing.List(ctx)
+		for _, i := range list {
+			out.Senders = append(out.Senders, wireSender(i))
+		}
+		return out, err
+	})
+	ipc.Handle(m, wire.PairAllow, func(ctx context.Context, req wire.PairAllowRequest) (wire.PairChangeResult, error) {
+		if err := d.knowsAdapter(ctx, req.Adapter); err != nil {
+			return wire.PairChangeResult{}, err
+		}
+		s := pairing.Sender{Channel: remote.Prefix + req.Adapter, Account: req.Account, User: req.User}
+		i, err := d.pairing.Allow(ctx, s, req.Name, byOperator)
+		return wire.PairChangeResult{Sender: wireSender(i)}, err
+	})
+	ipc.Handle(m, wire.PairRemove, func(ctx context.Context, req wire.PairRemoveRequest) (wire.PairChangeResult, error) {
+		i, err := d.pairing.Remove(ctx, req.ID, byOperator)
+		return wire.PairChangeResult{Sender: wireSender(i)}, err
+	})
+}
+
+func seconds(n int) time.Duration { return time.Duration(max(0, n)) * time.Second }
+
+func wireAdapter(a remote.Adapter) wire.Adapter {
+	return wire.Adapter{Name: a.Name, Channel: a.Channel(), AddedAt: a.Added, AskedAt: a.Asked, Waiting: a.Waiting}
+}
+
+func wireSender(i pairing.Identity) wire.PairedSender {
+	return wire.PairedSender{
+		ID: i.ID, Standing: string(i.Standing), Channel: i.Channel, Account: i.Account, User: i.User, Name: i.Name, Chat: i.Chat, AddedAt: i.Added,
+	}
+}
+
+func (d *Daemon) knowsAdapter(ctx context.Context, name string) error {
+	list, err := d.remote.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		if a.Name == name {
+			return nil
+		}
+	}
+	return fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud adapter list shows them")
+}
+
+func (d *Daemon) pairStart(ctx context.Context, req wire.PairStartRequest) (wire.PairStartResult, error) {
+	channel := ""
+	if req.Adapter != "" {
+		if err := d.knowsAdapter(ctx, req.Adapter); err != nil {
+			return wire.PairStartResult{}, err
+		}
+		channel = remote.Prefix + req.Adapter
+	}
+	c, err := d.pairing.Start(ctx, channel, byOperator)
+	return wire.PairStartResult{Code: c.Text, ExpiresAt: c.Expires}, err
+}
+
+func (d *Daemon) adapterNext(ctx context.Context, req wire.AdapterNextRequest) (out wire.AdapterNextResult, err error) {
+	ctx, done := whileConnected(ctx)
+	defer done()
+	list, err := d.remote.Next(ctx, req.Credential, req.Account, req.Limit, seconds(req.WaitS))
+	for _, o := range list {
+		out.Messages = append(out.Messages, wire.AdapterOutgoing(o))
+	}
+	return out, err
+}
+
+// whileConnected is a context that ends also when the client is gone: what it only
+// waits for need not be waited for then.
+func whileConnected(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	gone := ipc.Gone(ctx)
+	go func() { // ends with the call
+		select {
+		case <-gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+func (d *Daemon) jobCall(ctx context.Context, req wire.JobCallRequest) (wire.JobCallResult, error) {
+	ctx, done := whileConnected(ctx)
+	defer done()
+	ans, err := d.jobs.Call(ctx, job.Request{Token: req.Token, Tool: req.Tool, Input: req.Input, Key: req.Key, Wait: seconds(req.WaitS)})
+	res := ans.Result
+	return wire.JobCallResult{
+		RunID: ans.Run, Status: string(res.Status), Class: res.Class, Tool: res.Tool, Text: res.Text, Cut: res.Cut, BlobID: res.Blob,
+		Approval: res.Approval, Label: res.Label.String(), Duplicate: ans.Duplicate,
+	}, err
+}
+
+func (d *Daemon) jobTools(ctx context.Context, req wire.JobTokenRequest) (out wire.JobToolsResult, err error) {
+	offers, err := d.jobs.Offers(ctx, req.Token)
+	for _, o := range offers {
+		out.Tools = append(out.Tools, wire.JobTool(o))
+	}
+	return out, err
+}
+
+func (d *Daemon) jobWhoami(ctx context.Context, req wire.JobTokenRequest) (wire.JobWhoamiResult, error) {
+	j, err := d.jobs.Verify(ctx, req.Token)
+	if err != nil {
+		return wire.JobWhoamiResult{}, err
+	}
+	out := wire.JobWhoamiResult{
+		ID: j.ID, Subject: j.Subject, RunID: j.Run, Conversation: j.Conversation, Tier: j.Tier().String(), Role: j.Role(),
+		Label: j.Label().String(), CallsLeft: j.Left(), ExpiresAt: j.Expires,
+	}
+	for _, r := range j.Rules() {
+		out.Rules = append(out.Rules, r.String())
+	}
+	return out, nil
+}
+
+// askInChat puts a question into the remote chat it came from, if that is the
+// operator's own. The inbox has every question, whatever chat it came from.
+func (d *Daemon) askInChat(ctx context.Context, tx *db.Tx, a approval.Approval) error {
+	if a.Conversation == "" {
+		return nil
+	}
+	conv, err := d.agents.ConversationIn(ctx, tx, a.Conversation)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil || conv.Address.Channel == agent.Local("").Channel {
+		return err
+	}
+	_, err = d.pairing.OperatorChat(ctx, tx, conv.Address.Channel, conv.Address.Account, conv.Address.Chat)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.agents.AskTx(ctx, tx, a)
+}
