@@ -125,7 +125,10 @@ func uncertainRun() wire.Run {
 
 func cannedSteps() []wire.RunStep {
 	return []wire.RunStep{
-		{Name: "context", Seq: 1, Kind: "context", State: "done", Attempts: 1, StartedAt: noon + 3000, EndedAt: noon + 3400},
+		{
+			Name: "context", Seq: 1, Kind: "context", State: "done", Attempts: 1, StartedAt: noon + 3000, EndedAt: noon + 3400,
+			Label: &wire.LabelStep{Out: "from operator, for operator", From: []string{"the message: from operator, for operator"}, Warnings: []string{"you are now"}},
+		},
 		{
 			Name: "model/1", Seq: 2, Kind: "model", State: "done", Attempts: 1, StartedAt: noon + 4000, EndedAt: noon + 904_000,
 			Model: &wire.ModelCall{Provider: "anthropic", Model: "claude", Stop: "tool_use", Asks: 2, Calls: 1, Cost: wire.Cost{MicroUSD: 1234, Calls: 1, InputTokens: 812, OutputTokens: 40}},
@@ -137,6 +140,7 @@ func cannedSteps() []wire.RunStep {
 				Tool: "fs.write", Subject: "agent:main", Summary: "write notes.txt (12 bytes)", Scopes: []string{"fs.write:/w/notes.txt"}, Decision: "ask",
 				Reasons: []wire.Reason{{Code: "role", Text: "role assistant asks before writing"}}, ApprovalID: "apr_1", Resolver: "operator", Outcome: "ok", ResultBytes: 14, CostKnown: true, Label: "own",
 			},
+			Label: &wire.LabelStep{In: "from web", Out: "from web", Told: "the working directory", Rule: "others wrote it"},
 			Audit: []wire.AuditRef{{Chain: "node1-1", Seq: 9}, {Chain: "node1-1", Seq: 11}},
 		},
 	}

@@ -54,6 +54,11 @@ func explainPage(p *page, e wire.Explanation) {
 		p.line("%s", p.faint("reply"))
 		p.line("%s", indent(guard.CleanText(e.Reply)))
 	}
+	if e.Withheld != "" {
+		p.line("")
+		p.line("%s", p.faint("kept from the conversation"))
+		p.line("%s", indent(guard.CleanText(e.Withheld)))
+	}
 	p.line("")
 	if len(e.Left) == 0 {
 		p.field("left to do", "nothing")
@@ -190,10 +195,30 @@ func (p *page) stepMoment(s wire.RunStep) moment {
 	if s.Error != nil {
 		m.below = append(m.below, p.bad(oneLine(s.Error.Message)))
 	}
+	if s.Label != nil {
+		p.labelDetails(&m, *s.Label)
+	}
 	if len(s.Audit) > 0 {
 		m.below = append(m.below, p.faint("audit "+auditNumbers(s.Audit)))
 	}
 	return m
+}
+
+// labelDetails tells the way of the label: only where something came in, went out
+// or was held back.
+func (p *page) labelDetails(m *moment, l wire.LabelStep) {
+	for _, part := range l.From {
+		m.below = append(m.below, p.faint("+ "+oneLine(part)))
+	}
+	if l.Told != "" {
+		m.below = append(m.below, p.faint("tells "+oneLine(l.Told)+" what is "+oneLine(l.In)))
+	}
+	if l.Rule != "" {
+		m.below = append(m.below, p.warn("labels: "+oneLine(l.Rule)))
+	}
+	for _, phrase := range l.Warnings {
+		m.below = append(m.below, p.warn("reads like an order: "+oneLine(phrase)))
+	}
 }
 
 func (p *page) modelDetails(m *moment, c wire.ModelCall) {

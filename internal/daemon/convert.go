@@ -70,6 +70,7 @@ func (d *Daemon) wireSteps(ctx context.Context, steps []*run.Step) ([]wire.RunSt
 			return nil, err
 		}
 		addModel(s, &w)
+		addLabel(s, &w)
 		out = append(out, w)
 	}
 	return out, nil

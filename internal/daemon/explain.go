@@ -138,7 +138,7 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 		return err
 	}
 	if answer, ok := agent.OutcomeOf(rec); ok {
-		out.Reply, out.Outcome = answer.Reply, string(answer.Outcome)
+		addAnswer(answer, id, out)
 	}
 	if rec.Ended > 0 && out.Event != nil {
 		out.DurationUS = rec.Ended - out.Event.At

@@ -41,6 +41,18 @@ type RunStep struct {
 	Call      *Call           `json:"call,omitempty"`  // a tool step
 	Model     *ModelCall      `json:"model,omitempty"` // a model step
 	Audit     []AuditRef      `json:"audit"`           // what the audit chain has on it
+	Label     *LabelStep      `json:"label,omitempty"` // the way of the label through it
+}
+
+// LabelStep is what a step did with the label of its run: who wrote what the run
+// holds, and who may read it.
+type LabelStep struct {
+	In       string   `json:"in,omitempty"`       // before it
+	Out      string   `json:"out"`                // behind it
+	From     []string `json:"from,omitempty"`     // the parts that brought something new
+	Told     string   `json:"told,omitempty"`     // whom it told something
+	Rule     string   `json:"rule,omitempty"`     // the rule of the labels that held it back
+	Warnings []string `json:"warnings,omitempty"` // phrases in others' words that read like orders; nothing is decided by them
 }
 
 // Call is what a tool step did and who allowed it.
@@ -164,6 +176,7 @@ type Explanation struct {
 	Steps        []RunStep     `json:"steps"`                  // with calls, scopes, decisions, audit numbers, cost
 	Approvals    []Approval    `json:"approvals"`              // asked by it
 	Reply        string        `json:"reply,omitempty"`        // final text
+	Withheld     string        `json:"withheld,omitempty"`     // the answer that was kept from the conversation
 	Outcome      string        `json:"outcome,omitempty"`      // as in TurnResult
 	Deliveries   []Delivery    `json:"deliveries"`             // of the reply
 	Related      []Event       `json:"related"`                // other events of the same trace, in order, at most 200
