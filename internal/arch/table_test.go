@@ -85,6 +85,7 @@ var floors = map[string]floor{
 	"internal/arch":            support,
 	"internal/crashtest":       support,
 	"internal/injection":       support,
+	"internal/faults":          support,
 	"internal/db/dbtest":       support,
 	"internal/laws":            support,
 	"internal/model/modeltest": support,

@@ -135,3 +135,45 @@ func (f Field) String() string {
 	}
 	return "unknown field"
 }
+
+// columns are where the sealed fields are kept, by the names of the schema. The
+// names of fields are part of what was derived from them and stay as they are.
+var columns = map[Field]string{
+	EventData:           "events.data",
+	BlockedError:        "blocked.error",
+	DeadLetterError:     "dead_letters.error",
+	BlobPiece:           "blob_pieces.data",
+	RunInput:            "runs.input",
+	RunResult:           "runs.result",
+	RunError:            "runs.error",
+	StepResult:          "steps.result",
+	StepError:           "steps.error",
+	TimerPayload:        "timers.payload",
+	ApprovalSummary:     "approvals.summary",
+	ApprovalInput:       "approvals.input",
+	ApprovalDetails:     "approvals.details",
+	ApprovalNote:        "approvals.note",
+	OutboxBody:          "outbox.body",
+	OutboxRef:           "outbox.ref",
+	OutboxError:         "outbox.error",
+	ConversationTitle:   "conversations.title",
+	ConversationAddress: "conversations.address",
+	InboundBody:         "inbound.notice",
+	HistoryText:         "history.body",
+	MemoryText:          "memories.text",
+	MemoryLabel:         "memories.label",
+	ResultLabel:         "results.label",
+	FileLabel:           "file_labels.label",
+	GrantBody:           "grants.body",
+	LevelBody:           "levels.body",
+	JobBody:             "jobs.body",
+	SenderBody:          "senders.body",
+}
+
+// Column returns "table.column" of a field, as the schema calls it.
+func (f Field) Column() string {
+	if c, ok := columns[f]; ok {
+		return c
+	}
+	return f.String()
+}

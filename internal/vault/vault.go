@@ -107,20 +107,21 @@ func (v *Vault) Seal(field Field, rowID string, plain []byte) []byte {
 }
 
 // Open decrypts what Seal returned for the same field and row. Anything else is
-// fault.Verification, without telling which part did not match.
+// fault.Verification that names the column and the row, without telling which part
+// did not match.
 func (v *Vault) Open(field Field, rowID string, value []byte) ([]byte, error) {
 	info := mustBe(field, sealed)
 	if len(value) < Overhead {
-		return nil, fault.New(fault.Verification, "open %s of %q: %d bytes are too short for a sealed value", field, rowID, len(value))
+		return nil, fault.New(fault.Verification, "open %s of row %q: %d bytes are too short for a sealed value", field.Column(), rowID, len(value))
 	}
 	if value[0] != format {
-		return nil, fault.New(fault.Verification, "open %s of %q: unknown sealed format %d", field, rowID, value[0]).
+		return nil, fault.New(fault.Verification, "open %s of row %q: unknown sealed format %d", field.Column(), rowID, value[0]).
 			WithHint("a newer ombud may have written it")
 	}
 	nonce, body := value[1:1+chacha20poly1305.NonceSizeX], value[1+chacha20poly1305.NonceSizeX:]
 	plain, err := v.aeads[info.domain].Open(nil, nonce, body, binding(field, rowID))
 	if err != nil {
-		return nil, fault.New(fault.Verification, "open %s of %q: the value was changed, moved, or sealed under another key", field, rowID)
+		return nil, fault.New(fault.Verification, "open %s of row %q: the value was changed, moved, or sealed under another key", field.Column(), rowID)
 	}
 	return plain, nil
 }
