@@ -80,13 +80,14 @@ type death struct{}
 
 // track is what the outside world and an all-knowing observer know of one step.
 type track struct {
-	begun       int  // how often its work began
+	begun       int  // how often its work began, in the record there is
 	effects     int  // how often its effect happened
 	open        bool // its intent is committed and its outcome is not
 	interrupted int  // how often the process died while it was open
 	unclear     bool // its work said that it cannot tell
 	closed      bool // its outcome is committed
-	retried     int  // how often a person had it begun again
+	retried     int  // how often a person had it begun again, which begins a new record
+	past        int  // interruptions before that
 }
 
 // world is everything outside ombud, and the one who kills it.
@@ -282,7 +283,7 @@ func (m *machine) check(r *Run, o op, out Outcome) {
 			bad("is unknown though its probe can tell")
 		}
 	case Noted:
-		if now.effects > 1+now.interrupted+now.retried {
+		if now.effects > 1+now.interrupted+now.past+now.retried {
 			bad("happened more often than it was interrupted")
 		}
 		_, steps, err := m.e.Get(m.t.Context(), r.ID())
@@ -290,7 +291,7 @@ func (m *machine) check(r *Run, o op, out Outcome) {
 			bad("%v", err)
 		}
 		for _, s := range steps {
-			if s.Name == o.Name && s.Repeats != now.begun-1-now.retried && !m.settled(r, o.Name) {
+			if s.Name == o.Name && s.Repeats != now.begun-1 && !m.settled(r, o.Name) {
 				bad("counts %d repeats", s.Repeats)
 			}
 		}
@@ -502,7 +503,8 @@ func (m *machine) resolve(rec Record, d Decision) {
 	switch d {
 	case Retry:
 		tr.retried++
-		tr.closed, tr.unclear, tr.interrupted = false, false, 0
+		tr.past += tr.interrupted
+		tr.closed, tr.unclear, tr.interrupted, tr.begun = false, false, 0, 0
 	default:
 		if err := m.b.db.InTx(m.t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			if there, err := marked(ctx, tx, "settled/"+rec.ID+"/"+steps[i].Name); err != nil || there {

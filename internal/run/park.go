@@ -202,8 +202,11 @@ func (e *Engine) Resolve(ctx context.Context, id string, d Decision, by, note st
 			return fault.New(fault.Conflict, "run %s is %s; only an uncertain run can be resolved", id, rec.State)
 		}
 		if d == GiveUp {
-			_, err := e.advance(ctx, tx, id, noFence, change{kind: evCancelling, actor: by, data: endedData{By: by, Error: note}})
+			rec, err := e.advance(ctx, tx, id, noFence, change{kind: evCancelling, actor: by, data: endedData{By: by, Error: note}})
 			if err != nil {
+				return err
+			}
+			if _, err := e.closeOpen(ctx, tx, rec, noFence); err != nil { // a parallel one that a crash left
 				return err
 			}
 			kind, _ := e.kinds.get(rec.Kind)

@@ -348,3 +348,25 @@ func TestTheNextBootInAHomeNeedNotWaitForALease(t *testing.T) {
 		}
 	})
 }
+
+func TestGivingUpARunClosesWhatACrashLeftOpenInIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.SQLite(t), Kind{Name: "k", Handle: nothing})
+	id := b.begin(Spec{Kind: "k"})
+	r := b.claimOne()
+	if err := r.openStep(t.Context(), StepSpec{Name: "interrupted", Policy: Policy{Kind: AtMostOnce}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Do(t.Context(), StepSpec{Name: "in doubt", Policy: Policy{Kind: AtMostOnce}},
+		func(context.Context) Outcome { return unknownOutcome("timed out") }); !errors.Is(err, errUncertain) {
+		t.Fatal(err)
+	}
+	if err := b.Resolve(t.Context(), id, GiveUp, "operator", "enough"); err != nil {
+		t.Fatal(err)
+	}
+	rec, steps, err := b.Get(t.Context(), id)
+	if err != nil || rec.State != Cancelled || len(steps) != 2 || steps[0].State != Unknown || steps[1].State != Unknown {
+		t.Errorf("%s, steps %+v: %v", rec.State, steps, err)
+	}
+	b.verify()
+}
