@@ -149,8 +149,7 @@ func judge(in *Input, out *[]Reason) (effect Effect, park bool) {
 
 // judgeNeed passes one need through the layers, the tier and the level.
 func judgeNeed(in *Input, need scope.Scope, out *[]Reason) Effect {
-	effect := judgeLayer(in.Grants, "grants of ", in.Subject, need, out)
-	tier := in.Tier
+	effect, tier := Allow, in.Tier
 	if in.Role != nil {
 		for _, l := range in.Role.layers {
 			effect = min(effect, judgeLayer(l, "", "", need, out))
@@ -160,6 +159,7 @@ func judgeNeed(in *Input, need scope.Scope, out *[]Reason) Effect {
 	for _, l := range in.Bounds {
 		effect = min(effect, judgeLayer(l, "", "", need, out))
 	}
+	effect = min(effect, judgeLayer(in.Grants, "grants of ", in.Subject, need, out))
 	ceiling := tier.ceiling(need.Base())
 	if need.IsZero() {
 		ceiling = Deny

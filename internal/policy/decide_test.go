@@ -191,7 +191,7 @@ func TestExplainNamesEveryLayerAndIsReadable(t *testing.T) {
 	for _, r := range d.Reasons {
 		layers = append(layers, r.Layer)
 	}
-	want := "grants of agent:main by role assistant, role assistant, run, parent agent:boss, tier trusted"
+	want := "role assistant, run, parent agent:boss, grants of agent:main by role assistant, tier trusted"
 	if got := strings.Join(layers, ", "); got != want {
 		t.Errorf("layers: %s\nwant:   %s", got, want)
 	}

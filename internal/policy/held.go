@@ -94,23 +94,28 @@ func (l *Layer) reach(s scope.Scope) (Effect, *Rule) {
 	return best.Effect, best
 }
 
-// Deciding returns the reason that settled an explained decision: the first one of
-// its effect that is a rule, else the first of its effect. An allow is settled by
-// a standing approval if one answered, else by the last layer that had to agree.
-func (d Decision) Deciding() (Reason, bool) {
-	var found Reason
-	var ok, byRule bool
+// Deciding returns the reason that settled an explained decision. An allow is
+// settled by a standing approval if one answered, else by the first rule that had
+// to agree; anything else by the first reason of its effect, which is the role's
+// where the role says so, and a rule before an ask of the level.
+func (d Decision) Deciding() (found Reason, ok bool) {
 	for _, r := range d.Reasons {
-		if r.Effect != d.Effect {
-			continue
-		}
-		rule := r.Code == CodeRule || r.Code == CodeStanding
-		switch {
-		case d.Effect == Allow && (r.Code == CodeStanding || rule || !ok):
+		if r.Effect == d.Effect && (!ok || r.Code.weight() > found.Code.weight()) {
 			found, ok = r, true
-		case d.Effect != Allow && (!ok || rule && !byRule && found.Code != CodeNoRule):
-			found, ok, byRule = r, true, rule
 		}
 	}
 	return found, ok
+}
+
+// weight orders reasons of one effect by how much they say.
+func (c Code) weight() int {
+	switch c {
+	case CodeStanding:
+		return 3
+	case CodeRule, CodeNoRule:
+		return 2
+	case CodeTier:
+		return 0
+	}
+	return 1
 }

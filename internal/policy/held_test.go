@@ -78,10 +78,10 @@ func TestTheDecidingReasonIsTheRuleThatDecided(t *testing.T) {
 		layer  string
 		code   Code
 	}{
-		"allowed by the last layer": {func(*Input) {}, "run", CodeRule},
-		"denied by a grant":         {func(in *Input) { in.Grants = NewLayer("mine", rules("allow fs.read", "deny fs.read:/ws/notes.txt")) }, "mine", CodeRule},
-		"not in the role":           {func(in *Input) { in.Scopes = scopes("email.send") }, "grants of agent:main by role assistant", CodeNoRule},
-		"asked by the role":         {func(in *Input) { in.Scopes, in.Bounds = scopes("fs.write:/ws/a"), nil }, "role assistant", CodeRule},
+		"allowed by the role": {func(*Input) {}, "role assistant", CodeRule},
+		"denied by a grant":   {func(in *Input) { in.Grants = NewLayer("mine", rules("allow fs.read", "deny fs.read:/ws/notes.txt")) }, "mine", CodeRule},
+		"not in the role":     {func(in *Input) { in.Scopes = scopes("email.send") }, "role assistant", CodeNoRule},
+		"asked by the role":   {func(in *Input) { in.Scopes, in.Bounds = scopes("fs.write:/ws/a"), nil }, "role assistant", CodeRule},
 		"standing": {func(in *Input) {
 			in.Scopes, in.Bounds, in.Standing = scopes("fs.write:/ws/a"), nil, scopes("fs.write:/ws/a")
 		}, "standing approval", CodeStanding},

@@ -22,6 +22,20 @@ const (
 
 var levelNames = []string{"manual", "assisted", "supervised", "autonomous"}
 
+// levelDocs says what each does, in one sentence each.
+var levelDocs = []string{
+	"asks before everything but reading",
+	"asks before what cannot be taken back, and where the role asks",
+	"as assisted; work that nobody waits for goes on, and what it has to ask is kept for review",
+	"as assisted; what cannot be taken back is refused while nobody is there to ask",
+}
+
+// Levels are all levels, the most careful first.
+func Levels() []Level { return []Level{Manual, Assisted, Supervised, Autonomous} }
+
+// Doc says what the level does.
+func (l Level) Doc() string { return levelDocs[l] }
+
 func (l Level) String() string { return levelNames[l] }
 
 // MarshalText writes the name of the level.
