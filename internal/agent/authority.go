@@ -65,6 +65,15 @@ func (a *Agents) Permit(subject string, held policy.Held) (policy.Input, error) 
 	return i.permit(held), nil
 }
 
+// Subjects are the configured agents, in order, as policy knows them.
+func (a *Agents) Subjects() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(a.identities)) {
+		out = append(out, subjectKind+name)
+	}
+	return out
+}
+
 // PolicyFor is the decision of the default agent about a tool as a whole, nil if
 // what the tool needs depends on its input.
 func (a *Agents) PolicyFor(ctx context.Context, d tool.Definition) (*policy.Input, error) {

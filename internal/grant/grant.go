@@ -170,7 +170,8 @@ func mayChange(by string) error {
 		WithHint("the operator can, on the machine itself: ombud caps, ombud access")
 }
 
-func (n *New) check(now int64) error {
+// Check refuses, as Invalid, what no grant can be.
+func (n *New) Check(now int64) error {
 	if err := CheckSubject(n.Subject); err != nil {
 		return err
 	}

@@ -36,6 +36,9 @@ func (g *Grants) Around(ctx context.Context, x Grant) (without, with policy.Held
 	return without, with, err
 }
 
+// LimitLayer is the name of the layer that the limits of a subject make.
+func LimitLayer(subject string) string { return "limits of " + subject }
+
 // held folds what is stored into what policy asks.
 func (g *Grants) held(s stored, subject, conversation string) (policy.Held, error) {
 	var out policy.Held
@@ -58,7 +61,7 @@ func (g *Grants) held(s stored, subject, conversation string) (policy.Held, erro
 			out.Standing = append(out.Standing, x.Scope)
 		}
 	}
-	if l := policy.Limit("access of "+subject, limits); l != nil {
+	if l := policy.Limit(LimitLayer(subject), limits); l != nil {
 		out.Bounds = []*policy.Layer{l}
 	}
 	var err error

@@ -56,7 +56,7 @@ func (g *Grants) GrantTx(ctx context.Context, tx *db.Tx, n New, by string) (Gran
 	if err := mayChange(by); err != nil {
 		return x, err
 	}
-	if err := n.check(tx.Now()); err != nil {
+	if err := n.Check(tx.Now()); err != nil {
 		return x, err
 	}
 	old, had, err := g.same(ctx, tx, n)
