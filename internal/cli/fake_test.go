@@ -258,6 +258,11 @@ func (d *fakeDaemon) resolve(_ context.Context, req wire.ApprovalsResolveRequest
 	if res.RunID == "" {
 		return res, fault.New(fault.NotFound, "no open approval %s", req.ID).WithHint("ombud inbox")
 	}
+	if req.Standing != "" {
+		g := cannedGrant()
+		g.Origin, g.Conversation = "approval:"+req.ID, map[string]string{wire.StandingConversation: "main"}[req.Standing]
+		res.Grants = []wire.Grant{g}
+	}
 	res.Approval = wire.Approval{ID: req.ID, State: map[string]string{wire.Approve: "approved", wire.Deny: "denied"}[req.Decision], Summary: "write notes.txt (12 bytes)"}
 	return res, nil
 }

@@ -82,12 +82,17 @@ func (p *page) approvalFields(q wire.Approval) {
 func (a *app) approveCmd() *cobra.Command {
 	var deny, noWait bool
 	var note, stream string
+	var h holds
 	c := a.command(spec{
 		use:   "approve ID",
 		short: "say yes or no to a question in the inbox",
 		long: `Decides a question, once. What waited for it goes on, and its reply is shown as ask
-does, with the same exit codes; --no-wait returns at once.`,
-		example:       "ombud approve apr_0197a3\nombud approve apr_0197a3 --deny --note \"not that file\"",
+does, with the same exit codes; --no-wait returns at once. --for-conversation and
+--always leave a standing approval of what the call needs, which is shown first and
+taken back with ombud caps revoke.`,
+		example: `ombud approve apr_0197a3
+ombud approve apr_0197a3 --deny --note "not that file"
+ombud approve apr_0197a3 --for-conversation`,
 		args:          cobra.ExactArgs(1),
 		keepInterrupt: true,
 	}, func(ctx context.Context, args []string) error {
@@ -102,6 +107,9 @@ does, with the same exit codes; --no-wait returns at once.`,
 		if deny {
 			req.Decision = wire.Deny
 		}
+		if req.Standing, err = a.standing(ctx, &h, args[0], deny); err != nil {
+			return err
+		}
 		res, err := a.client.ApprovalsResolve(ctx, req)
 		if err != nil {
 			return err
@@ -109,12 +117,16 @@ does, with the same exit codes; --no-wait returns at once.`,
 		if noWait || res.RunID == "" {
 			return a.show("approve/1", res, func(p *page) {
 				p.line("%s: %s", res.Approval.State, oneLine(res.Approval.Summary))
+				for _, g := range res.Grants {
+					p.grantLines(g)
+				}
 			})
 		}
 		a.note("%s: %s", res.Approval.State, oneLine(res.Approval.Summary))
 		return a.await(ctx, askResult{Conversation: res.Approval.Conversation}, res.RunID, live)
 	})
 	c.Flags().BoolVar(&deny, "deny", false, "say no")
+	h.flags(c)
 	c.Flags().StringVar(&note, "note", "", "why; told to the agent and recorded")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for what goes on")
 	a.streamFlag(c, &stream)

@@ -20,6 +20,7 @@ import (
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
@@ -85,6 +86,7 @@ type Daemon struct {
 	tools     *tool.Registry
 	roles     *policy.Roles
 	approvals *approval.Approvals
+	grants    *grant.Grants
 	act       *act.Act
 	runs      *run.Engine
 	memory    *memory.Memory

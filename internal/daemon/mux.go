@@ -50,6 +50,14 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.CostReport, d.costReport)
 	ipc.Handle(m, wire.ApprovalsList, d.approvalsList)
 	ipc.Handle(m, wire.ApprovalsResolve, d.approvalsResolve)
+	ipc.Handle(m, wire.CapsList, d.capsList)
+	ipc.Handle(m, wire.CapsGrant, d.capsGrant)
+	ipc.Handle(m, wire.CapsRevoke, d.capsRevoke)
+	ipc.Handle(m, wire.CapsWhy, d.capsWhy)
+	ipc.Handle(m, wire.CapsMeter, d.capsMeter)
+	ipc.Handle(m, wire.AccessShow, d.accessShow)
+	ipc.Handle(m, wire.AccessSet, d.accessSet)
+	ipc.Handle(m, wire.AccessScope, d.accessScope)
 	ipc.Handle(m, wire.DLQList, d.dlqList)
 	ipc.Handle(m, wire.DLQReplay, d.dlqReplay)
 	ipc.Handle(m, wire.ConversationsList, d.conversationsList)
@@ -283,25 +291,6 @@ func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListReques
 		out.Approvals = append(out.Approvals, shown)
 	}
 	return out, err
-}
-
-func (d *Daemon) approvalsResolve(ctx context.Context, req wire.ApprovalsResolveRequest) (wire.ApprovalsResolveResult, error) {
-	found, err := d.approvals.Find(ctx, req.ID)
-	if err != nil {
-		return wire.ApprovalsResolveResult{}, err
-	}
-	a, err := d.approvals.Resolve(ctx, found.ID, approval.Decision(req.Decision), "operator", req.Note)
-	if err != nil {
-		return wire.ApprovalsResolveResult{}, err
-	}
-	out := wire.ApprovalsResolveResult{Approval: wireApproval(a), RunID: a.Run}
-	if a.Detached {
-		out.RunID = ""
-		if a.State == approval.Approved {
-			out.RunID = agent.CallRun(a)
-		}
-	}
-	return out, nil
 }
 
 func (d *Daemon) conversationsReset(ctx context.Context, req wire.ConversationsResetRequest) (wire.ConversationsResetResult, error) {

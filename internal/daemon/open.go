@@ -19,6 +19,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/memory"
 	"github.com/ombud-run/ombud/internal/model"
@@ -70,6 +71,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Logger: d.log,
 		OnAsked: d.askInChat, OnResolved: d.resolved,
 	})
+	d.grants = grant.NewGrants(d.db, d.vault, d.events, d.audit, policy.Assisted)
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
 	if err := errors.Join(d.addTools(cfg), d.checkListedTools(cfg)); err != nil {
@@ -169,7 +171,7 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	for name, a := range cfg.Agents {
 		agents[name] = a
 	}
-	level, err := policy.NewAutonomy(policy.Assisted, nil)
+	level, err := policy.NewAutonomy(d.grants.Usual(), nil)
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	}
 	d.agents, err = agent.New(agent.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
-		Outbox: d.outbox, Memory: recall{d.memory}, Models: d.models, Prices: d.prices, Logger: d.log,
+		Outbox: d.outbox, Memory: recall{d.memory}, Authority: d.grants, Models: d.models, Prices: d.prices, Logger: d.log,
 	}, agent.Config{Steps: cfg.Turn.Steps, Calls: cfg.Turn.Calls, Timeout: cfg.Turn.Timeout}, identities...)
 	if err != nil {
 		return err

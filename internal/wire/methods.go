@@ -34,6 +34,16 @@ var (
 	ApprovalsList    = unary[ApprovalsListRequest, ApprovalsListResult]("approvals.list", "questions to the operator", repeatable)
 	ApprovalsResolve = unary[ApprovalsResolveRequest, ApprovalsResolveResult]("approvals.resolve", "decides a question, once")
 
+	CapsList   = unary[CapsListRequest, CapsListResult]("caps.list", "what subjects may do, by role and by grant", repeatable)
+	CapsGrant  = unary[CapsGrantRequest, CapsGrantResult]("caps.grant", "gives a subject a scope, or takes one from it", repeatable)
+	CapsRevoke = unary[CapsRevokeRequest, CapsRevokeResult]("caps.revoke", "takes a grant back")
+	CapsWhy    = unary[CapsWhyRequest, CapsWhyResult]("caps.why", "how a call would be decided, and by what", repeatable)
+	CapsMeter  = unary[CapsMeterRequest, CapsMeterResult]("caps.meter", "how calls ended", repeatable)
+
+	AccessShow  = unary[AccessShowRequest, Access]("access.show", "how much a subject does without asking", repeatable)
+	AccessSet   = unary[AccessSetRequest, Access]("access.set", "sets how much a subject does without asking")
+	AccessScope = unary[AccessScopeRequest, Access]("access.scope", "sets how far into the machine a subject may reach")
+
 	DLQList   = unary[DLQListRequest, DLQListResult]("dlq.list", "events that a subscription gave up on", repeatable)
 	DLQReplay = unary[DLQReplayRequest, DLQReplayResult]("dlq.replay", "hands a dead letter to its subscription again")
 
@@ -70,6 +80,8 @@ func Methods() []Method {
 		RunsList.Method, RunsGet.Method, RunsResolve.Method, RunsVerify.Method, RunsReceipt.Method,
 		Explain.Method, AuditVerify.Method, AuditTail.Method, AuditShow.Method, AuditAnchor.Method, AuditExport.Method, CostReport.Method,
 		ApprovalsList.Method, ApprovalsResolve.Method,
+		CapsList.Method, CapsGrant.Method, CapsRevoke.Method, CapsWhy.Method, CapsMeter.Method,
+		AccessShow.Method, AccessSet.Method, AccessScope.Method,
 		DLQList.Method, DLQReplay.Method,
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,

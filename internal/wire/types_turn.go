@@ -126,12 +126,22 @@ type ApprovalsResolveRequest struct {
 	ID       string `json:"id"`             // whole, or an unambiguous beginning
 	Decision string `json:"decision"`       // Approve or Deny
 	Note     string `json:"note,omitempty"` // told to the turn and recorded
+	// Standing makes the answer hold for later calls that need the same scopes:
+	// "conversation" there, "always" everywhere. Empty: for this call alone.
+	Standing string `json:"standing,omitempty"`
 }
+
+// The values of ApprovalsResolveRequest.Standing.
+const (
+	StandingConversation = "conversation"
+	StandingAlways       = "always"
+)
 
 // ApprovalsResolveResult is the approval as decided.
 type ApprovalsResolveResult struct {
 	Approval Approval `json:"approval"`
 	RunID    string   `json:"run_id,omitempty"` // the run that now goes on, to be watched
+	Grants   []Grant  `json:"grants"`           // the standing approvals it left
 }
 
 // Conversation is one chat with its own order and history.
