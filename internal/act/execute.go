@@ -58,7 +58,6 @@ func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result
 				res = Result{Status: Unclear, Tool: k.Tool, Text: o.Err.Error(), Class: fault.Unknown}
 			}
 			k.fill(&res)
-			res.warn()
 			return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
 		},
 	}

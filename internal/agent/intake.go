@@ -38,6 +38,8 @@ type Inbound struct {
 	// is recorded. It may change the message, or settle it with a notice. It may run
 	// twice. A message that was taken before is not judged again.
 	Judge func(ctx context.Context, tx *db.Tx, in *Inbound) (notice string, settled bool, err error)
+
+	orders []string // phrases in it that read like orders, whoever wrote it
 }
 
 // Accepted says what became of a message. It is returned only when that is durable.
@@ -110,6 +112,7 @@ func (a *Agents) Intake(ctx context.Context, in Inbound) (Accepted, error) {
 	if in.Key == "" {
 		in.Key = id.New("key")
 	}
+	in.orders = guard.Phrases(in.SenderName + "\n" + in.Text)
 	var out Accepted
 	var conflict bool
 	err := a.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -146,6 +149,9 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 		in.Audience = label.Conversation(conv.ID)
 	}
 	if err := a.appendMessage(ctx, tx, in, conv, out.Event); err != nil {
+		return out, false, err
+	}
+	if err := a.warnOf(ctx, tx, in, conv, out.Event); err != nil {
 		return out, false, err
 	}
 	if in.Control && !handled {

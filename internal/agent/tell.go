@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/label"
@@ -11,6 +12,24 @@ import (
 
 // KindWithheld is the event of an answer that was kept from a conversation.
 const KindWithheld = "comms.withheld"
+
+// warnedData is the payload of act.KindWarned for a message.
+type warnedData struct {
+	Event   string   `json:"event"`
+	Phrases []string `json:"phrases"`
+}
+
+// warnOf notes that what somebody wrote reads like orders. Nothing is decided by it.
+func (a *Agents) warnOf(ctx context.Context, tx *db.Tx, in Inbound, conv Conversation, event string) error {
+	if in.Source.Trusted() || len(in.orders) == 0 {
+		return nil
+	}
+	_, err := a.Log.AppendTx(ctx, tx, eventlog.New{
+		Stream: "conversation:" + conv.ID, Kind: act.KindWarned, Actor: "ombud", Cause: event, Trace: event, Expect: eventlog.Any,
+		Data: warnedData{Event: event, Phrases: in.orders},
+	})
+	return err
+}
 
 // withheldData is its payload.
 type withheldData struct {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -39,8 +40,6 @@ const (
 	maxWarned = 5         // phrases told of one text
 )
 
-var encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{32,}={0,2}`)
-
 // Phrases returns what in a text reads like orders to a model, at most five of the
 // known phrases. Letters are compared without accents, case and width, hidden
 // characters and markup are looked through, Cyrillic and Greek letters that look
@@ -49,9 +48,12 @@ func Phrases(text string) []string {
 	if len(text) > maxScan {
 		text = text[:maxScan]
 	}
-	views := []string{flat(text), flat(looksLatin.Replace(text))}
-	for _, run := range encoded.FindAllString(text, 64) {
-		run = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(run, "="))
+	views := []string{flat(text)}
+	if !ascii(text) {
+		views = append(views, flat(looksLatin.Replace(text)))
+	}
+	for _, run := range encoded(text) {
+		run = standard.Replace(run)
 		if plain, err := base64.RawStdEncoding.DecodeString(run[:len(run)/4*4]); err == nil {
 			views = append(views, flat(string(plain)))
 		}
@@ -68,30 +70,75 @@ func Phrases(text string) []string {
 	return found
 }
 
-var markup = regexp.MustCompile(`<[^<>]{0,200}>|⟦U\+[0-9A-F]{4,6}⟧|[*_~` + "`" + `]`)
+const (
+	minEncoded = 32 // letters from which on a word is taken for base64
+	maxEncoded = 64 // words that are decoded
+	maxTag     = 200
+)
+
+var standard = strings.NewReplacer("-", "+", "_", "/")
+
+// encoded returns the words of a text that could be base64.
+func encoded(text string) (out []string) {
+	start := 0
+	for i := 0; i <= len(text) && len(out) < maxEncoded; i++ {
+		if i < len(text) && base64Letter(text[i]) {
+			continue
+		}
+		if i-start >= minEncoded {
+			out = append(out, text[start:i])
+		}
+		start = i + 1
+	}
+	return out
+}
+
+func base64Letter(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_'
+}
+
+func ascii(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+}
 
 // flat makes texts that look alike equal: no accents, case, markup, hidden
 // characters or more than one space.
 func flat(s string) string {
-	s = norm.NFKD.String(markup.ReplaceAllString(s, ""))
+	if !ascii(s) {
+		s = norm.NFKD.String(visible.ReplaceAllString(s, ""))
+	}
+	var b strings.Builder
+	b.Grow(len(s))
 	space := true
-	return strings.Map(func(r rune) rune {
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == '<' {
+			if n := strings.IndexAny(s[i+1:min(len(s), i+maxTag)], "<>"); n >= 0 && s[i+1+n] == '>' {
+				i += n + 2
+				continue
+			}
+		}
+		i += size
 		switch {
 		case unicode.IsSpace(r):
-			if space {
-				return -1
+			if !space {
+				b.WriteByte(' ')
 			}
 			space = true
-			return ' '
-		case unicode.Is(unicode.Mn, r), invisible(r), r == softHyphen:
-			return -1
+			continue
+		case r == '*' || r == '_' || r == '~' || r == '`', r > unicode.MaxASCII && (unicode.Is(unicode.Mn, r) || invisible(r) || r == softHyphen):
+			continue
 		case r == '’' || r == '‘':
 			r = '\''
 		}
 		space = false
-		return unicode.ToLower(r)
-	}, s)
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
+
+// visible is what CleanText makes of hidden characters.
+var visible = regexp.MustCompile(`⟦U\+[0-9A-F]{4,6}⟧`)
 
 var looksLatin = strings.NewReplacer(
 	"а", "a", "е", "e", "о", "o", "р", "p", "с", "c", "х", "x", "у", "y", "і", "i", "ѕ", "s", "ј", "j", "ԁ", "d", "һ", "h", "ո", "n",
