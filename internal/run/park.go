@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 )
 
@@ -140,13 +141,31 @@ func (e *Engine) endTx(ctx context.Context, tx *db.Tx, kind Kind, id string, fen
 	return e.ended(ctx, tx, kind, rec, rec.State)
 }
 
+// ended lets a kind tell of its run's end. If it cannot, the run ends all the same
+// and that is told instead: a run that never ends would hold its key for ever.
 func (e *Engine) ended(ctx context.Context, tx *db.Tx, kind Kind, rec Record, state State) error {
 	tx.Notify(topic)
 	if kind.Ended == nil {
 		return nil
 	}
 	rec.State = state
-	return kind.Ended(ctx, tx, rec)
+	err := tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error { return kind.Ended(ctx, tx, rec) })
+	if err == nil || fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	e.slog.Error("tell of the end of a run", "run", rec.ID, "error", err)
+	_, err = e.log.AppendTx(ctx, tx, eventlog.New{
+		Stream: "critical:run", Kind: eventlog.KindCritical, Actor: "ombud", Cause: rec.ID, Trace: rec.ID, Expect: eventlog.Any,
+		Data: criticalData{Error: err.Error(), Source: "run", Run: rec.ID},
+	})
+	return err
+}
+
+// criticalData is the payload of the event that tells of an end nobody was told of.
+type criticalData struct {
+	Error  string `json:"error"`
+	Source string `json:"source"`
+	Run    string `json:"run"`
 }
 
 // Cancel asks a run to stop. What is under way comes to its end or its timeout;
