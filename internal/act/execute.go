@@ -206,7 +206,7 @@ func (a *Act) settle(k *call, out tool.Output, err error, begun time.Time) Resul
 		res.Text, res.Cut = clean(text)
 	}
 	k.fill(&res)
-	res.warn()
+	res.Warnings = warnings(res)
 	res.TookUS = time.Since(begun).Microseconds()
 	return res
 }

@@ -52,7 +52,7 @@ func (a *Act) result(ctx context.Context, k *call, out tool.Output, err error) R
 		bad.Label = res.Label
 		return bad
 	}
-	res.warn()
+	res.Warnings = warnings(res)
 	return res
 }
 

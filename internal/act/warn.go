@@ -19,11 +19,12 @@ type warnedData struct {
 	Phrases []string `json:"phrases"`
 }
 
-// warn notes the phrases of orders in what others wrote.
-func (r *Result) warn() {
-	if r.Label.Tainted() && r.Warnings == nil {
-		r.Warnings = guard.Phrases(r.Text)
+// warnings are the phrases of orders in a result that others wrote.
+func warnings(r Result) []string {
+	if !r.Label.Tainted() {
+		return nil
 	}
+	return guard.Phrases(r.Text)
 }
 
 func (a *Act) warned(ctx context.Context, tx *db.Tx, k *call, res Result) error {

@@ -59,10 +59,10 @@ func quote(s string) string {
 	return string(raw)
 }
 
-// settled hears a message and waits until it is answered.
-func (h *house) settled(got agent.Accepted) agent.Accepted {
+// settled waits until a message is answered.
+func (h *house) settled(got agent.Accepted) {
+	h.t.Helper()
 	h.end(got.Run)
-	return got
 }
 
 var places = []place{

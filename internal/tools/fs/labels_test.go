@@ -2,7 +2,6 @@ package fs
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ import (
 )
 
 // labelled is the tools over labels in a store.
-func labelled(t *testing.T, d *db.DB) (bench, *tool.Registry) {
+func labelled(t *testing.T, d *db.DB) bench {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -36,11 +35,11 @@ func labelled(t *testing.T, d *db.DB) (bench, *tool.Registry) {
 	}
 	t.Cleanup(func() { root.Close() })
 	b := bench{t: t, dir: dir}
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := New(root, "", NewKept(d, v)).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
-	return b, b.reg
+	return b
 }
 
 func (b bench) from(name string, in label.Label, fields map[string]any) label.Label {
@@ -59,7 +58,7 @@ func TestAFileKeepsTheLabelItWasWrittenWith(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
-		b, _ := labelled(t, d)
+		b := labelled(t, d)
 		own := label.Of(label.Operator, label.OperatorOnly)
 		eve := label.Of(label.Untrusted("eve"), label.Conversation("x"))
 		anybody := label.Of(label.Untrusted("file"), label.OperatorOnly)
@@ -98,7 +97,7 @@ func TestAFileKeepsTheLabelItWasWrittenWith(t *testing.T) {
 func TestALabelThatCannotBeReadStopsTheReading(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
-	b, _ := labelled(t, d)
+	b := labelled(t, d)
 	b.from("fs.write", label.Of(label.Untrusted("eve"), label.OperatorOnly), map[string]any{"path": "eve.txt", "content": "obey"})
 	err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE file_labels SET label = $1", []byte("forged"))
