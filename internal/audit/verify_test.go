@@ -126,6 +126,10 @@ func TestFirstBadPlaceIsNamed(t *testing.T) {
 		{"time column", `UPDATE audit SET at = at + 1 WHERE seq = 6`, 0, 6, "it says", false},
 		{"removed", `DELETE FROM audit WHERE seq = 3`, 0, 3, "missing", false},
 		{"reordered", `UPDATE audit SET seq = CASE seq WHEN 2 THEN 1002 ELSE 2 END WHERE seq = 2`, 0, 2, "missing", false},
+		{"two exchanged", `UPDATE audit SET entry = (SELECT a.entry FROM audit a WHERE a.chain = audit.chain AND a.seq = 5 - audit.seq) WHERE seq IN (2, 3)`, 0, 2, "hash does not follow", false},
+		{"inserted", `INSERT INTO audit (chain, seq, at, entry, hash, mac) SELECT chain, 8, at, entry, hash, mac FROM audit
+			WHERE seq = 7 AND chain = (SELECT chain FROM audit_chains WHERE number = 1)`, 0, 8, "hash does not follow", false},
+		{"clock", `UPDATE audit SET at = at - 3600000000, entry = replace(entry, '"at":' || at, '"at":' || (at - 3600000000)) WHERE seq = 6`, 0, 6, "hash does not follow", false},
 		{"end of a closed chain cut", `DELETE FROM audit WHERE seq = 7`, 0, 7, "missing", false},
 		{"end after the last checkpoint cut", `DELETE FROM audit WHERE seq = 12`, 7, 12, "missing", false},
 		{"MAC", `UPDATE audit SET mac = hash WHERE seq = 2`, 0, 2, "MAC", true},

@@ -16,7 +16,7 @@ import (
 // somebody looks all the time while an instance is made: whatever is there is the
 // owner's alone, or in a directory that is.
 func TestFault11NothingIsOpenForAMoment(t *testing.T) {
-	h := build(t, "", `calls: [{tool: memory.remember, input: {text: x}}]`) // not parallel: the mask is the process's
+	h := build(t, "", `calls: [{tool: memory.remember, input: {text: x}}]`)                     // not parallel: the mask is the process's
 	for _, dir := range []string{h.in.StateDir, h.in.CacheDir, h.in.RuntimeDir, h.in.DataDir} { // for the daemon to make
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
