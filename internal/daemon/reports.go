@@ -31,7 +31,7 @@ func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) 
 			Queued: counts[run.Queued], Running: counts[run.Running] + counts[run.Cancelling],
 			Waiting: counts[run.Waiting], Uncertain: counts[run.Uncertain],
 		},
-		Listeners: []string{d.o.Instance.Socket()},
+		Listeners: []string{d.o.Instance.Socket(), d.o.Instance.AgentSocket()},
 	}
 	out.Idle = out.Runs.Queued+out.Runs.Running == 0
 	if s := d.models.summary; s != nil {

@@ -301,37 +301,57 @@ func (j *Jobs) stopCall(ctx context.Context, tx *db.Tx, runID, why string) error
 	return err
 }
 
-// sweepBatch is how many jobs one look takes.
+// sweepBatch is how many jobs are looked at together.
 const sweepBatch = 256
 
 // Sweep ends the jobs whose run went on without them or whose time is over, and
 // returns how many. Their tokens were no good before: it only cleans up.
 func (j *Jobs) Sweep(ctx context.Context) (n int, err error) {
-	var live []Job
-	over := map[string]bool{}
+	for after := ""; ; {
+		over, last, err := j.over(ctx, after)
+		if err != nil {
+			return n, err
+		}
+		for _, jobID := range over {
+			if err := j.End(ctx, jobID, "its run went on without it"); err != nil {
+				return n, err
+			}
+			n++
+		}
+		if last == "" {
+			return n, nil
+		}
+		after = last
+	}
+}
+
+// over looks at the open jobs behind one and returns those that are at work no
+// more, and where to go on, "" at the end.
+func (j *Jobs) over(ctx context.Context, after string) (ids []string, last string, err error) {
 	err = j.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
-		live, err = db.All(ctx, q, func(r *db.Rows) (Job, error) {
+		ids, last = nil, ""
+		open, err := db.All(ctx, q, func(r *db.Rows) (Job, error) {
 			job, _, err := j.scan(r.Scan)
 			return job, err
-		}, "SELECT "+columns+" FROM jobs WHERE ended = 0 ORDER BY id LIMIT $1", sweepBatch)
-		for _, job := range live {
+		}, "SELECT "+columns+" FROM jobs WHERE ended = 0 AND id > $1 ORDER BY id LIMIT $2", after, sweepBatch)
+		if err != nil {
+			return err
+		}
+		for _, job := range open {
 			_, working, err := j.working(ctx, q, job, j.DB.Time())
 			if err != nil {
 				return err
 			}
-			over[job.ID] = !working
+			if !working {
+				ids = append(ids, job.ID)
+			}
 		}
-		return err
+		if len(open) == sweepBatch {
+			last = open[len(open)-1].ID
+		}
+		return nil
 	})
-	for _, job := range live {
-		if err != nil || !over[job.ID] {
-			continue
-		}
-		if err = j.End(ctx, job.ID, "its run went on without it"); err == nil {
-			n++
-		}
-	}
-	return n, err
+	return ids, last, err
 }
 
 // jobData is the payload of job.issued and job.ended.
