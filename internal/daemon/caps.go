@@ -183,12 +183,13 @@ func (d *Daemon) conversationID(ctx context.Context, idOrName string) (string, e
 }
 
 func (d *Daemon) capsRevoke(ctx context.Context, req wire.CapsRevokeRequest) (out wire.CapsRevokeResult, err error) {
-	found, err := d.grants.Find(ctx, req.ID)
+	id, err := d.grants.Find(ctx, req.ID)
 	if err != nil {
 		return out, err
 	}
+	var found grant.Grant
 	err = d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		found, err = d.grants.RevokeTx(ctx, tx, found.ID, grant.Operator)
+		found, err = d.grants.RevokeTx(ctx, tx, id, grant.Operator)
 		return err
 	})
 	if err != nil {

@@ -92,17 +92,21 @@ func originKind(origin string) string {
 	return kind
 }
 
-// RevokeTx ends a grant. Errors: NotFound; Conflict if it was revoked before;
-// Denied if by is not the operator.
+// RevokeTx ends a grant, also one whose row was damaged, which is then told by its
+// columns alone. Errors: NotFound; Conflict if it was revoked before; Denied if by
+// is not the operator.
 func (g *Grants) RevokeTx(ctx context.Context, tx *db.Tx, id, by string) (Grant, error) {
 	if err := mayChange(by); err != nil {
 		return Grant{}, err
 	}
 	x, err := g.load(ctx, tx, id)
-	if err != nil {
+	why := ""
+	if fault.Is(err, fault.Verification) {
+		why = err.Error()
+	} else if err != nil {
 		return x, err
 	}
-	if err := g.revoke(ctx, tx, x, by, ""); err != nil {
+	if err := g.revoke(ctx, tx, x, by, why); err != nil {
 		return x, err
 	}
 	x.Revoked, x.RevokedBy = tx.Now(), by
@@ -149,11 +153,13 @@ func (g *Grants) SetLevelTx(ctx context.Context, tx *db.Tx, subject, area string
 	if err := checkArea(area); err != nil {
 		return err
 	}
+	told := LevelSet{Subject: subject, Area: area}
 	list, err := g.levels(ctx, tx, subject)
-	if err != nil {
+	if fault.Is(err, fault.Verification) {
+		told.Was = "unreadable" // a damaged row is replaced, or goes
+	} else if err != nil {
 		return err
 	}
-	told := LevelSet{Subject: subject, Area: area}
 	for _, l := range list {
 		if l.Area == area {
 			told.Was = l.Level.String()

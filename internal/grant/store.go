@@ -96,21 +96,31 @@ func (g *Grants) load(ctx context.Context, q db.Q, id string) (Grant, error) {
 	return x, err
 }
 
-// Find returns the one grant whose id begins with prefix. Errors: NotFound,
-// Invalid if several do.
-func (g *Grants) Find(ctx context.Context, prefix string) (out Grant, err error) {
+// Find returns the id of the one grant that begins with prefix. It does not open
+// the row, so that a damaged one can be revoked. Errors: NotFound, Invalid if
+// several do.
+func (g *Grants) Find(ctx context.Context, prefix string) (id string, err error) {
+	var ids []string
 	err = g.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		ids, err := db.All(ctx, q, db.Column[string], "SELECT id FROM grants WHERE substr(id, 1, $1) = $2 ORDER BY id LIMIT 2",
+		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM grants WHERE substr(id, 1, $1) = $2 ORDER BY id LIMIT 2",
 			int64(len(prefix)), prefix)
-		switch {
-		case err != nil:
-			return err
-		case len(ids) > 1 && prefix != "":
-			return fault.New(fault.Invalid, "several grants begin with %q", clip(prefix)).WithHint("give more of the id")
-		case len(ids) == 1 && prefix != "":
-			prefix = ids[0]
-		}
-		out, err = g.load(ctx, q, prefix)
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(ids) == 0 || prefix == "":
+		return "", fault.New(fault.NotFound, "no grant %q", clip(prefix)).WithHint("ombud caps list")
+	case len(ids) > 1:
+		return "", fault.New(fault.Invalid, "several grants begin with %q", clip(prefix)).WithHint("give more of the id")
+	}
+	return ids[0], nil
+}
+
+// Get returns a grant.
+func (g *Grants) Get(ctx context.Context, id string) (out Grant, err error) {
+	err = g.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		out, err = g.load(ctx, q, id)
 		return err
 	})
 	return out, err
