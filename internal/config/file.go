@@ -88,7 +88,7 @@ func (w *walker) problem(at Source, key, format string, args ...any) {
 
 func (w *walker) readable(data []byte) bool {
 	if len(data) > maxFile {
-		w.problem(w.at(1, 1), "", "the file has %d bytes, at most %d are read", len(data), maxFile)
+		w.problem(w.at(1, 1), "", "the file has more than %d bytes", maxFile)
 		return false
 	}
 	for i, line := range w.lines {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/url"
@@ -71,7 +72,7 @@ func Load(in Input) (*Loaded, error) {
 		in.Getenv = func(string) string { return "" }
 	}
 	if in.read == nil {
-		in.read = os.ReadFile
+		in.read = readFile
 	}
 	l := &loader{in: in, entries: table(), out: &Loaded{settings: map[string]setting{}}}
 	l.defaults()
@@ -187,6 +188,24 @@ func ollamaURL(host string) (string, bool) {
 		port = u.Port()
 	}
 	return scheme + "://" + net.JoinHostPort(name, port) + strings.TrimRight(u.Path, "/") + "/v1", true
+}
+
+// readFile reads one byte more than is allowed at most, and only what is a file:
+// to open a pipe without a writer would wait for ever, and a device need not end.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 func (l *loader) file() error {

@@ -33,6 +33,11 @@ func OpenKeyFile(path string) (*Vault, error) {
 func ReadKeyFile(path string) (*Vault, error) { return readKeyFile(path) }
 
 func readKeyFile(path string) (*Vault, error) {
+	if info, err := os.Stat(path); err == nil { // before it is opened, as opening a pipe waits for a writer
+		if err := checkKeyFile(path, info); err != nil {
+			return nil, err
+		}
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, keyFault("open key file %s: %w", path, err)
