@@ -3,8 +3,11 @@ package model
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -24,6 +27,38 @@ type Exchange struct {
 	Status     int // 0 if no answer came
 	Header     http.Header
 	RetryAfter time.Duration
+	secrets    []string // what the request proved itself with
+}
+
+// hidden stands where a key was.
+const hidden = "(hidden)"
+
+// Hide takes the key of the request out of what the other side said: some servers
+// repeat it in their refusal, and from there it would go into the reply, the
+// record and every export.
+func (e *Exchange) Hide(text string) string {
+	for _, s := range e.secrets {
+		for _, form := range []string{s, url.QueryEscape(s), base64.StdEncoding.EncodeToString([]byte(s))} {
+			text = strings.ReplaceAll(text, form, hidden)
+		}
+	}
+	return text
+}
+
+// minSecret is the length below which a key is no secret but a placeholder, such
+// as local servers want, that may be part of any word.
+const minSecret = 8
+
+func secretsOf(h http.Header) []string {
+	var out []string
+	for _, name := range []string{"Authorization", "X-Api-Key"} {
+		for _, v := range h.Values(name) {
+			if fields := strings.Fields(v); len(fields) > 0 && len(fields[len(fields)-1]) >= minSecret {
+				out = append(out, fields[len(fields)-1])
+			}
+		}
+	}
+	return out
 }
 
 type exchangeKey struct{}
@@ -56,11 +91,15 @@ type noting struct {
 }
 
 func (t *noting) RoundTrip(req *http.Request) (*http.Response, error) {
+	e, noted := req.Context().Value(exchangeKey{}).(*Exchange)
+	if noted {
+		e.secrets = secretsOf(req.Header)
+	}
 	res, err := t.base.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	if e, ok := req.Context().Value(exchangeKey{}).(*Exchange); ok {
+	if noted {
 		e.Status, e.Header, e.RetryAfter = res.StatusCode, res.Header, retryAfter(res.Header, t.now())
 	}
 	limit := int64(maxAnswer)

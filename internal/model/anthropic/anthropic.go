@@ -131,8 +131,8 @@ func (p *Provider) fail(ctx context.Context, exchange *model.Exchange, err error
 		return model.Broken(ctx, p.cfg.Name, doing, err)
 	}
 	return model.Classify(&model.APIError{
-		Provider: p.cfg.Name, Status: e.StatusCode, Kind: string(e.Type()), Message: e.Message,
-		RequestID: e.RequestID, RetryAfter: exchange.RetryAfter,
+		Provider: p.cfg.Name, Status: e.StatusCode, Kind: exchange.Hide(string(e.Type())), Message: exchange.Hide(e.Message),
+		RequestID: exchange.Hide(e.RequestID), RetryAfter: exchange.RetryAfter,
 	}, p.cfg.KeyHint)
 }
 

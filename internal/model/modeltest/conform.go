@@ -219,6 +219,22 @@ func (c conform) refusedKey(t *testing.T) {
 	if strings.Contains(err.Error()+fault.HintOf(err), Key) {
 		t.Errorf("the error holds the key: %v", err)
 	}
+	c.repeatedKey(t)
+}
+
+// repeatedKey: some servers and most proxies say which key it was they refused.
+func (c conform) repeatedKey(t *testing.T) {
+	for _, said := range []string{
+		`{"type":"error","error":{"type":"authentication_error","message":"no such key: Bearer ` + Key + `"}}`,
+		`{"type":"error","error":{"type":"` + Key + `","message":"?","code":"` + Key + `"}}`,
+		strings.Repeat("x", 190) + Key, // where a long text is cut
+	} {
+		s := New(t, Step{Fault: Refuse, Status: 401, Body: said, Header: map[string]string{"x-request-id": Key, "request-id": Key}})
+		_, err := c.generate(t, s)
+		if !fault.Is(err, fault.Denied) || strings.Contains(err.Error()+fault.HintOf(err), Key[:10]) {
+			t.Errorf("the error repeats the key: %v", err)
+		}
+	}
 }
 
 // waits is a sleep that only notes what was asked of it.

@@ -154,16 +154,17 @@ func (p *Provider) fail(ctx context.Context, exchange *model.Exchange, err error
 	if ctxErr := model.ContextError(ctx, p.cfg.Name); ctxErr != nil {
 		return ctxErr
 	}
-	out := &model.APIError{Provider: p.cfg.Name, Status: exchange.Status, RetryAfter: exchange.RetryAfter, RequestID: exchange.Header.Get("x-request-id")}
+	out := &model.APIError{Provider: p.cfg.Name, Status: exchange.Status, RetryAfter: exchange.RetryAfter, RequestID: exchange.Hide(exchange.Header.Get("x-request-id"))}
 	if e, ok := errors.AsType[*sdk.APIError](err); ok {
-		out.Kind, out.Message = e.Type, e.Message
+		out.Kind, out.Message = exchange.Hide(e.Type), exchange.Hide(e.Message)
 		if code, ok := e.Code.(string); ok && code != "" {
-			out.Kind = code
+			out.Kind = exchange.Hide(code)
 		}
 		return model.Classify(out, p.cfg.KeyHint)
 	}
 	if e, ok := errors.AsType[*sdk.RequestError](err); ok {
-		out.Message = strings.TrimSpace(guard.CleanText(string(e.Body[:min(len(e.Body), 200)])))
+		body := exchange.Hide(string(e.Body)) // before it is cut, which could leave half a key
+		out.Message = strings.TrimSpace(guard.CleanText(body[:min(len(body), 200)]))
 		return model.Classify(out, p.cfg.KeyHint)
 	}
 	switch exchange.Status {
