@@ -23,7 +23,7 @@ func (r *Root) syncDir(dir string) error {
 // names returns how many names a file has.
 func names(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
+		return uint64(st.Nlink) //nolint:unconvert // another type elsewhere
 	}
 	return 1
 }

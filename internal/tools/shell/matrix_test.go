@@ -38,10 +38,10 @@ var wrapped = [][]string{
 func wrap(form, command []string) (argv []string) {
 	text := strings.Join(command, " ")
 	for _, arg := range form {
-		switch {
-		case arg == "…":
+		switch arg {
+		case "…":
 			argv = append(argv, command...)
-		case arg == "\\…":
+		case "\\…":
 			argv = append(append(argv, "\\"+command[0]), command[1:]...)
 		default:
 			argv = append(argv, strings.ReplaceAll(arg, "%q", text))
