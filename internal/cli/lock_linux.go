@@ -27,13 +27,26 @@ func lockHolder(path string) (pid string, held bool, err error) {
 	if !ok {
 		return "", false, fault.New(fault.Internal, "the lock file has no inode")
 	}
-	locks, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return "", false, fault.New(fault.Unavailable, "ask for locks: %w", err)
-	}
-	pid, held = holderIn(locks, stat.Ino)
-	return pid, held, nil
+	return lookForHolder(stat.Ino, func() ([]byte, error) { return os.ReadFile("/proc/locks") })
 }
+
+func lookForHolder(inode uint64, list func() ([]byte, error)) (pid string, held bool, err error) {
+	for range looks {
+		locks, err := list()
+		if err != nil {
+			return "", false, fault.New(fault.Unavailable, "ask for locks: %w", err)
+		}
+		if pid, held = holderIn(locks, inode); held {
+			return pid, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// looks is how often a lock has to be missing to be taken for free: the kernel
+// tells the list in pieces, and one that lies between two of them is left out
+// when others come and go.
+const looks = 5
 
 // holderIn finds the holder of a whole-file lock on an inode in /proc/locks:
 // "1: FLOCK  ADVISORY  WRITE 42 fe:01:1234 0 EOF". The device is not compared: an
