@@ -17,6 +17,7 @@ const (
 	pollStep   = 10 * time.Millisecond
 	pingLimit  = 3 * time.Second // a daemon that is there answers a ping at once
 	respawnGap = 100 * time.Millisecond
+	maxKills   = 3 // after that many daemons killed while they start it is no accident
 )
 
 // loadConfig reads the configuration as a daemon started here would.
@@ -102,6 +103,7 @@ func (a *app) start(ctx context.Context, args ...string) error {
 	var c *child
 	var ended <-chan struct{}
 	var next time.Time // no child before then
+	kills := 0
 	for {
 		_, err := a.client.SystemPing(ctx)
 		if err == nil {
@@ -117,11 +119,15 @@ func (a *app) start(ctx context.Context, args ...string) error {
 		case <-ctx.Done():
 			return whyEnded(ctx)
 		case <-ended:
-			if c.code != fault.CodeOf(fault.Running).Exit {
+			if c.killed() {
+				kills++
+			}
+			if c.code != fault.CodeOf(fault.Running).Exit && (!c.killed() || kills > maxKills) {
 				return c.failure()
 			}
 			// The lock is held by a daemon that is about to answer, or by one that is
-			// about to end. In some moments another try tells.
+			// about to end; or somebody killed the one we started. In some moments
+			// another try tells.
 			c, ended, next = nil, nil, a.now().Add(respawnGap)
 		case <-tick.C:
 		}

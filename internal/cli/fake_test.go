@@ -61,7 +61,7 @@ func runFake(ctx context.Context, o UpOptions) error {
 		return fault.New(fault.Running, "another daemon holds %s", o.Instance.LockFile())
 	}
 	fmt.Fprintf(lock, "%d\n", os.Getpid())
-	if err := fakeTrouble(os.Getenv("OMBUD_TEST_TROUBLE")); err != nil {
+	if err := fakeTrouble(os.Getenv("OMBUD_TEST_TROUBLE"), o.Instance.StateDir); err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(ctx, time.Minute) // a test that forgot it
@@ -83,13 +83,22 @@ func runFake(ctx context.Context, o UpOptions) error {
 	return server.Stop(end)
 }
 
-func fakeTrouble(kind string) error {
+func fakeTrouble(kind, dir string) error {
 	switch kind {
 	case "schema":
 		return fault.New(fault.Config, "the store was written by a newer ombud").WithHint("install that one")
 	case "crash":
 		fmt.Fprintln(os.Stderr, "fatal error: out of cheese")
 		os.Exit(42)
+	case "killed", "killed-once":
+		once, err := os.OpenFile(filepath.Join(dir, "killed"), os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil && kind == "killed-once" {
+			return nil
+		}
+		_ = once.Close()
+		fmt.Fprintln(os.Stderr, "error: the last words of another daemon")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // it comes at once
 	}
 	return nil
 }

@@ -71,11 +71,19 @@ func exitCode(err error) int {
 	return -1
 }
 
+// killed reports whether a signal ended it. Then it had no last words, and what is
+// in the log may be those of another daemon that was started at the same time.
+func (c *child) killed() bool { return c.code < 0 }
+
 const shownTail = 12 // lines
 
 // failure is the error of a daemon that ended before it answered: its own words
 // if it had some, else the end of what it wrote.
 func (c *child) failure() error {
+	if c.killed() {
+		return fault.New(fault.Unavailable, "the daemon was killed while it started").
+			WithHint("was there too little memory? The log is %s", c.log)
+	}
 	class := classOfExit(c.code)
 	own := c.ownLines()
 	msg, hint := lastError(own)
