@@ -74,23 +74,23 @@ func (a *Agents) Subjects() []string {
 	return out
 }
 
-// PolicyFor is the decision of the default agent about a tool as a whole, nil if
-// what the tool needs depends on its input.
-func (a *Agents) PolicyFor(ctx context.Context, d tool.Definition) (*policy.Input, error) {
+// PolicyFor is what policy is asked about a tool of the default agent as a whole.
+// whole is false if what the tool needs depends on its input.
+func (a *Agents) PolicyFor(ctx context.Context, d tool.Definition) (in policy.Input, whole bool, err error) {
 	nothing := []byte("{}")
-	if a.Tools.Validate(d.Name, nothing) != nil {
-		return nil, nil
+	if invalid := a.Tools.Validate(d.Name, nothing); invalid != nil {
+		return in, false, nil //nolint:nilerr // it needs an input, which is what was asked
 	}
-	scopes, err := d.Scopes(nothing)
-	if err != nil {
-		return nil, nil
+	scopes, unknown := d.Scopes(nothing)
+	if unknown != nil {
+		return in, false, nil //nolint:nilerr // as above
 	}
 	i := a.identity(Default)
 	held, err := a.heldBy(ctx, i, "")
 	if err != nil {
-		return nil, err
+		return in, false, err
 	}
-	in := i.permit(held)
+	in = i.permit(held)
 	in.Tool, in.Scopes, in.Tier = policy.ToolFacts{Name: d.Name, Irreversible: d.Irreversible}, scopes, policy.Trusted
-	return &in, nil
+	return in, true, nil
 }

@@ -49,9 +49,9 @@ func obeys(t *testing.T, calls ...string) string {
 	return "models:\n  main: scripted/" + path + "\n"
 }
 
-func (b *capsBench) why(subject, text string) wire.CapsWhyResult {
+func (b *capsBench) why(text string) wire.CapsWhyResult {
 	b.t.Helper()
-	got, err := b.CapsWhy(b.t.Context(), wire.CapsWhyRequest{Subject: subject, Scope: text})
+	got, err := b.CapsWhy(b.t.Context(), wire.CapsWhyRequest{Subject: "agent:main", Scope: text})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -77,29 +77,29 @@ func TestGrantsAreMadeExplainedAndRevokedAtTheSocket(t *testing.T) {
 	eachStore(t, "", func(t *testing.T, c *wire.Client, o Options) {
 		b := &capsBench{c, t}
 		file := "fs.write:" + o.Instance.Workspace() + "/a.txt"
-		if w := b.why("agent:main", file); w.Decision != "ask" || w.Decided.Layer != "role assistant" || !strings.HasPrefix(w.Decided.Rule, "ask fs.write:") {
+		if w := b.why(file); w.Decision != "ask" || w.Decided.Layer != "role assistant" || !strings.HasPrefix(w.Decided.Rule, "ask fs.write:") {
 			t.Errorf("%+v", w)
 		}
 		if x := b.grant("allow", "email.send"); x.Grants != "nothing" || !strings.Contains(x.Why, "role assistant") {
 			t.Errorf("outside the role: %+v", x)
 		}
-		if w := b.why("agent:main", "email.send"); w.Decision != "deny" || w.Decided.Layer != "role assistant" {
+		if w := b.why("email.send"); w.Decision != "deny" || w.Decided.Layer != "role assistant" {
 			t.Errorf("a grant widened the role: %+v", w)
 		}
 		preview, err := c.CapsGrant(t.Context(), wire.CapsGrantRequest{Subject: "agent:main", Scope: file, Effect: "standing", Preview: true})
-		if err != nil || preview.Grant.ID != "" || preview.Grant.Grants != "all" || b.why("agent:main", file).Decision != "ask" {
+		if err != nil || preview.Grant.ID != "" || preview.Grant.Grants != "all" || b.why(file).Decision != "ask" {
 			t.Errorf("a preview: %+v, %v", preview, err)
 		}
 		standing := b.grant("standing", file)
-		if w := b.why("agent:main", file); w.Decision != "allow" || w.Decided.Grant != standing.ID {
+		if w := b.why(file); w.Decision != "allow" || w.Decided.Grant != standing.ID {
 			t.Errorf("standing: %+v", w)
 		}
 		deny := b.grant("deny", file)
-		if w := b.why("agent:main", file); w.Decision != "deny" || w.Decided.Grant != deny.ID || w.Decided.Code != "rule" {
+		if w := b.why(file); w.Decision != "deny" || w.Decided.Grant != deny.ID || w.Decided.Code != "rule" {
 			t.Errorf("deny: %+v", w)
 		}
 		revoked, err := c.CapsRevoke(t.Context(), wire.CapsRevokeRequest{ID: deny.ID[:len(deny.ID)-2]})
-		if err != nil || revoked.Grant.State != "revoked" || revoked.Grant.RevokedBy != "operator" || b.why("agent:main", file).Decision != "allow" {
+		if err != nil || revoked.Grant.State != "revoked" || revoked.Grant.RevokedBy != "operator" || b.why(file).Decision != "allow" {
 			t.Errorf("revoked: %+v, %v", revoked, err)
 		}
 		if _, err := c.CapsRevoke(t.Context(), wire.CapsRevokeRequest{ID: deny.ID}); !fault.Is(err, fault.Conflict) {
@@ -215,7 +215,7 @@ func TestAYesCanHoldForLaterCallsAndIsRevocable(t *testing.T) {
 			}
 		}
 		q = open("and once more", "")
-		if q.State != "open" || b.why("agent:main", q.Scopes[0]).Decision != "ask" {
+		if q.State != "open" || b.why(q.Scopes[0]).Decision != "ask" {
 			t.Errorf("%+v", q)
 		}
 		if _, err := c.ApprovalsResolve(t.Context(), wire.ApprovalsResolveRequest{ID: q.ID, Decision: wire.Deny}); err != nil {
@@ -275,14 +275,14 @@ func TestLevelsAndAccessOnlyChangeHowMuchIsAskedOrTakenAway(t *testing.T) {
 			if got, err = c.AccessSet(t.Context(), wire.AccessSetRequest{Level: level.String()}); err != nil || got.Level != level.String() || got.Usual {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if w := b.why("agent:main", "email.send"); w.Decision != "deny" {
+			if w := b.why("email.send"); w.Decision != "deny" {
 				t.Errorf("at %s: %+v", level, w)
 			}
 		}
 		if got, err = c.AccessSet(t.Context(), wire.AccessSetRequest{Level: "manual", Area: "memory"}); err != nil || len(got.Areas) != 1 {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if w := b.why("agent:main", "memory.write"); w.Decision != "ask" || w.Decided.Code != "level" {
+		if w := b.why("memory.write"); w.Decision != "ask" || w.Decided.Code != "level" {
 			t.Errorf("%+v", w)
 		}
 		for range 2 {
@@ -295,7 +295,7 @@ func TestLevelsAndAccessOnlyChangeHowMuchIsAskedOrTakenAway(t *testing.T) {
 				t.Errorf("%+v: %v", bad, err)
 			}
 		}
-		shell := func() string { return b.why("agent:main", "shell.exec:ls").Decision }
+		shell := func() string { return b.why("shell.exec:ls").Decision }
 		if s := shell(); s != "ask" {
 			t.Errorf("a program before: %s", s)
 		}
@@ -305,7 +305,7 @@ func TestLevelsAndAccessOnlyChangeHowMuchIsAskedOrTakenAway(t *testing.T) {
 		if got, err = c.AccessScope(t.Context(), wire.AccessScopeRequest{Preset: "full"}); err != nil || got.Preset != "full" || shell() != "ask" {
 			t.Errorf("%+v, %v, a program: %s", got, err, shell())
 		}
-		if w := b.why("agent:main", "fs.read:/etc/passwd"); w.Decision != "deny" || w.Decided.Layer != "role assistant" {
+		if w := b.why("fs.read:/etc/passwd"); w.Decision != "deny" || w.Decided.Layer != "role assistant" {
 			t.Errorf("full access widened the role: %+v", w)
 		}
 		if got, err = c.AccessScope(t.Context(), wire.AccessScopeRequest{Preset: "default"}); err != nil || got.Preset != "" || len(got.Limits) != 0 {

@@ -174,11 +174,11 @@ func (d *Daemon) toolsList(ctx context.Context, _ wire.Empty) (wire.ToolsListRes
 // access is what the default agent's role says of a tool as a whole; a single call
 // may be decided otherwise.
 func (d *Daemon) access(ctx context.Context, t tool.Definition) (string, error) {
-	in, err := d.agents.PolicyFor(ctx, t)
-	if in == nil || err != nil {
+	in, whole, err := d.agents.PolicyFor(ctx, t)
+	if !whole || err != nil {
 		return "depends on the call", err
 	}
-	return policy.Decide(in).Effect.String(), nil
+	return policy.Decide(&in).Effect.String(), nil
 }
 
 func (d *Daemon) wireLetter(ctx context.Context, l eventlog.DeadLetter) wire.DeadLetter {

@@ -1,9 +1,9 @@
 package grant
 
 import (
-	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,7 +143,7 @@ func TestBadGrantsAreRefused(t *testing.T) {
 			"no name":                   func(n *New) { n.Subject = "agent:" },
 			"a space":                   func(n *New) { n.Subject = "agent:a b" },
 			"a NUL":                     func(n *New) { n.Subject = "agent:a\x00b" },
-			"a long name":               func(n *New) { n.Subject = "agent:" + string(bytes.Repeat([]byte("a"), 200)) },
+			"a long name":               func(n *New) { n.Subject = "agent:" + strings.Repeat("a", 200) },
 			"no scope":                  func(n *New) { n.Scope = scope.Scope{} },
 			"no effect":                 func(n *New) { n.Effect = "" },
 			"an unknown effect":         func(n *New) { n.Effect = "perhaps" },
@@ -210,7 +210,7 @@ func TestAChangeWithoutItsAuditEntryIsNone(t *testing.T) {
 			entries, err = db.All(ctx, q, db.Column[string], "SELECT entry FROM audit ORDER BY seq")
 			return err
 		})
-		if err != nil || len(entries) != 1 || !bytes.Contains([]byte(entries[0]), []byte(`"kind":"grant.added"`)) {
+		if err != nil || len(entries) != 1 || !strings.Contains(entries[0], `"kind":"grant.added"`) {
 			t.Errorf("audit %v, %v", entries, err)
 		}
 	})
@@ -249,7 +249,7 @@ func TestAChangedRowIsNamedAndNothingIsAllowed(t *testing.T) {
 					}
 				}
 				wants(t, what, err, fault.Verification)
-				if !bytes.Contains([]byte(err.Error()), []byte("grt_")) && !bytes.Contains([]byte(err.Error()), []byte(subject)) {
+				if !strings.Contains(err.Error(), "grt_") && !strings.Contains(err.Error(), subject) {
 					t.Errorf("the row is not named: %v", err)
 				}
 				b.repair()

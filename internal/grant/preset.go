@@ -26,7 +26,7 @@ func Presets() []string { return append([]string{}, presetNames...) }
 // home is not known.
 func NewPreset(name, workspace, home string) (Preset, error) {
 	p := Preset{Name: name}
-	dir := ""
+	var dir string
 	switch name {
 	case "sandbox", "workspace":
 		dir = workspace
