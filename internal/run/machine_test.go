@@ -92,14 +92,15 @@ type track struct {
 
 // world is everything outside ombud, and the one who kills it.
 type world struct {
-	mu      sync.Mutex
-	steps   map[string]*track // by run/step
-	points  int               // to go until something happens; 0 for nothing
-	strikes string            // what happens then: kill or cancel
-	dead    bool
-	cancel  func(run string)
-	faults  []string
-	started map[string][]int64 // by key: the order of arrival of those that began
+	mu        sync.Mutex
+	steps     map[string]*track // by run/step
+	points    int               // to go until something happens; 0 for nothing
+	strikes   string            // what happens then: kill or cancel
+	dead      bool
+	cancel    func(run string)
+	cancelled map[string]bool
+	faults    []string
+	started   map[string][]int64 // by key: the order of arrival of those that began
 }
 
 func (w *world) at(run, step string) *track {
@@ -246,7 +247,7 @@ func (m *machine) step(ctx context.Context, r *Run, o op) error {
 		w.point(r.ID(), false)
 		return out
 	})
-	if err == nil || errors.Is(err, errUncertain) {
+	if err == nil || errors.Is(err, errUncertain) && out.State == Unknown { // else a parallel step was first
 		m.check(r, o, out)
 	}
 	return err
@@ -279,7 +280,10 @@ func (m *machine) check(r *Run, o op, out Outcome) {
 		if !o.Unclear && out.State == Done && now.effects != 1 && !byPerson && !m.settled(r, o.Name) {
 			bad("is done and did not happen exactly once")
 		}
-		if !o.Unclear && out.State == Unknown && !now.unclear {
+		m.w.mu.Lock()
+		cancelled := m.w.cancelled[r.ID()] // then nobody was there to ask the probe
+		m.w.mu.Unlock()
+		if !o.Unclear && out.State == Unknown && !now.unclear && !cancelled {
 			bad("is unknown though its probe can tell")
 		}
 	case Noted:
@@ -766,8 +770,11 @@ func TestEngineKeepsItsPromisesThroughCrashes(t *testing.T) {
 				return // a commit there takes longer; -v does them all
 			}
 			m := &machine{t: t, b: b, kinds: NewKinds()}
-			m.w = &world{steps: map[string]*track{}, started: map[string][]int64{}}
+			m.w = &world{steps: map[string]*track{}, started: map[string][]int64{}, cancelled: map[string]bool{}}
 			m.w.cancel = func(run string) {
+				m.w.mu.Lock()
+				m.w.cancelled[run] = true
+				m.w.mu.Unlock()
 				if err := m.e.Cancel(t.Context(), run, "operator", "test"); err != nil && !fault.Is(err, fault.Conflict) {
 					m.w.blame("cancel: %v", err)
 				}
