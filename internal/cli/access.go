@@ -86,7 +86,7 @@ func accessPage(p *page, res wire.Access) {
 		p.field("  "+g.Effect, oneLine(g.Scope))
 	}
 	if nothing > 0 {
-		p.line("  %s", p.faint(plural(nothing, "limit")+" changes nothing: its role gives no more; see ombud caps list "+oneLine(res.Subject)))
+		p.line("  %s", p.faint(plural(nothing, "limit")+" without effect: its role gives no more; see ombud caps list "+oneLine(res.Subject)))
 	}
 	p.line("")
 	for _, l := range res.Levels {
