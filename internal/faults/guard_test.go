@@ -183,7 +183,7 @@ func TestFault03NoPortForWebPages(t *testing.T) {
 		t.Errorf("%d ports are listened on, %d before the daemon started", after, before)
 	}
 	status, err := h.client.SystemStatus(h.within())
-	if err != nil || fmt.Sprint(status.Listeners) != fmt.Sprint([]string{h.in.Socket()}) {
+	if err != nil || fmt.Sprint(status.Listeners) != fmt.Sprint([]string{h.in.Socket(), h.in.AgentSocket()}) {
 		t.Errorf("it listens on %v, %v", status.Listeners, err)
 	}
 	for _, said := range []string{
