@@ -17,7 +17,9 @@ const (
 	pollStep   = 10 * time.Millisecond
 	pingLimit  = 3 * time.Second // a daemon that is there answers a ping at once
 	respawnGap = 100 * time.Millisecond
-	maxKills   = 3 // after that many daemons killed while they start it is no accident
+	// respawnAnyway is for a lock that seems to be held.
+	respawnAnyway = 2 * time.Second
+	maxKills      = 3 // after that many daemons killed while they start it is no accident
 )
 
 // loadConfig reads the configuration as a daemon started here would.
@@ -102,14 +104,14 @@ func (a *app) start(ctx context.Context, args ...string) error {
 	defer tick.Stop()
 	var c *child
 	var ended <-chan struct{}
-	var next time.Time // no child before then
+	last := a.now().Add(-respawnGap) // when the last child ended
 	kills := 0
 	for {
 		_, err := a.client.SystemPing(ctx)
 		if err == nil {
 			return nil
 		}
-		if c == nil && errors.Is(err, wire.ErrNoDaemon) && !a.now().Before(next) {
+		if c == nil && errors.Is(err, wire.ErrNoDaemon) && a.mayStart(last) {
 			if c, err = a.spawn(args); err != nil {
 				return err
 			}
@@ -128,10 +130,24 @@ func (a *app) start(ctx context.Context, args ...string) error {
 			// The lock is held by a daemon that is about to answer, or by one that is
 			// about to end; or somebody killed the one we started. In some moments
 			// another try tells.
-			c, ended, next = nil, nil, a.now().Add(respawnGap)
+			c, ended, last = nil, nil, a.now()
 		case <-tick.C:
 		}
 	}
+}
+
+// mayStart reports whether it is time for a child, when the last one ended at last.
+// While somebody holds the lock a child could only lose it, and many commands
+// that try all the time keep the winner from its start. Now and then one tries all
+// the same: where the lock is looked for, the lock of another file can look like it.
+func (a *app) mayStart(last time.Time) bool {
+	switch waited := a.now().Sub(last); {
+	case waited < respawnGap:
+		return false
+	case waited >= respawnAnyway:
+		return true
+	}
+	return !a.locked()
 }
 
 // greet looks at the daemon that was already there: it tells what the daemon

@@ -90,6 +90,8 @@ func fakeTrouble(kind, dir string) error {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "fatal error: out of cheese")
 		os.Exit(42)
+	case "slow":
+		<-time.After(1500 * time.Millisecond) // below the time when a lock is tried anyway
 	case "killed", "killed-once":
 		once, err := os.OpenFile(filepath.Join(dir, "killed"), os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil && kind == "killed-once" {
