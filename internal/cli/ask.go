@@ -140,6 +140,20 @@ func (r askResult) ready() askResult {
 	return r
 }
 
+// unseen is the error of a turn whose end was not seen. Without a daemon that is
+// the same code as for a message that was not taken; a script that sent it again
+// would have it done twice.
+func unseen(err error, run string) error {
+	switch {
+	case fault.Is(err, fault.Cancelled):
+		return err
+	case fault.Is(err, fault.Timeout):
+		return fault.New(fault.Timeout, "%w", err).WithHint("ombud explain %s", run)
+	}
+	return fault.New(fault.ClassOf(err), "%w; the turn is stored and goes on with the next daemon, so do not send it again", err).
+		WithHint("ombud explain %s", run)
+}
+
 // await shows a turn to its end or to the first question. Ctrl-C cancels the
 // turn, which then ends by itself; a second one only ends the waiting.
 func (a *app) await(ctx context.Context, res askResult, run string, stream bool) error {
@@ -157,7 +171,7 @@ func (a *app) await(ctx context.Context, res askResult, run string, stream bool)
 		turn.Approvals = asked.open
 	case err != nil:
 		out.pause()
-		return err
+		return unseen(err, run)
 	}
 	res.TurnResult = turn
 	if a.json {

@@ -34,10 +34,16 @@ var errAsked = errors.New("a decision is needed")
 func (a *app) send(ctx context.Context, conversation, text string) (wire.MessageSendResult, error) {
 	req := wire.MessageSendRequest{Conversation: conversation, Text: text, Key: id.New("cli")}
 	var res wire.MessageSendResult
+	taken := false // perhaps: it went out and nothing came back
 	err := a.persist(ctx, func() (err error) {
 		res, err = a.client.MessageSend(ctx, req)
+		taken = taken || isLost(err) && !errors.Is(err, wire.ErrNoDaemon)
 		return err
 	})
+	if err != nil && taken {
+		err = fault.New(fault.ClassOf(err), "%w; whether the message was stored is not known", err).
+			WithHint("look at ombud runs before you send it again")
+	}
 	return res, err
 }
 
