@@ -14,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/vault"
 )
 
 // perCommit says how many callers shared a commit in a stretch of work.
@@ -103,6 +104,32 @@ func appendEvents(b *testing.B, n int) {
 		})
 	})
 	annotate(f.name, perCommit(p.db, before))
+}
+
+// BenchmarkSealing is the sealing of an event beside the whole of its append, where
+// an append is cheapest: 64 producers share a commit.
+func BenchmarkSealing(b *testing.B) {
+	p := open(b, dbtest.KindSQLite)
+	plain := []byte(`{"text":"` + payload.Text + `"}`)
+	append64 := func() float64 {
+		perSecond, _ := rate(64, func(who, _ int) bool {
+			_, err := p.events.Append(context.Background(), eventlog.New{Stream: fmt.Sprint("s", who), Kind: "k", Expect: eventlog.Any, Data: payload})
+			if err != nil {
+				b.Error(err)
+			}
+			return err == nil
+		})
+		return 1e6 / perSecond
+	}
+	f := figure{name: "seal an event", unit: "µs", peer: "append, 64 producers, µs", target: "≤0.10"}
+	measure(b, f, append64, func() (float64, int) {
+		const n = 20000
+		start := time.Now()
+		for range n {
+			p.vault.Seal(vault.EventData, "evt_0198c0ffee00700080000000000000", plain)
+		}
+		return float64(time.Since(start).Microseconds()) / n, n
+	})
 }
 
 // BenchmarkStep is what a local tool call costs: the run's event, its step, the
