@@ -31,7 +31,7 @@ func (a *app) configCmd() *cobra.Command {
 		short: "what is set and where it comes from",
 		long: `Works without a daemon. A daemon keeps the configuration it was started with: after a
 change, ombud stop.`,
-		example: "ombud config show\nombud config explain models.main\nombud config sample > \"$(ombud config path)\"",
+		example: "ombud config show\nombud config explain models.main\nmkdir -p \"$(dirname \"$(ombud config path)\")\" && ombud config sample > \"$(ombud config path)\"",
 	}, a.configShowCmd(), a.configExplainCmd(), a.configSampleCmd(), a.configPathCmd())
 }
 

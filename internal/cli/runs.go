@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +30,9 @@ func byDefault(noun, verb *cobra.Command) *cobra.Command {
 	return noun
 }
 
+// runStates are those of a run, and live for all that have not ended.
+var runStates = []string{"queued", "running", "waiting", "uncertain", "cancelling", "completed", "failed", "cancelled", "live"}
+
 func (a *app) runsListCmd() *cobra.Command {
 	var req wire.RunsListRequest
 	c := a.command(spec{
@@ -35,13 +40,16 @@ func (a *app) runsListCmd() *cobra.Command {
 		short:   "runs, newest first",
 		example: "ombud runs list --state uncertain\nombud runs list --kind turn --limit 10 --json",
 	}, func(ctx context.Context, _ []string) error {
+		if req.State != "" && !slices.Contains(runStates, req.State) {
+			return fault.New(fault.Usage, "--state %q is none of %s", req.State, strings.Join(runStates, ", "))
+		}
 		res, err := a.client.RunsList(ctx, req)
 		if err != nil {
 			return err
 		}
 		return a.show("runs/1", res, func(p *page) { runsTable(p, res.Runs) })
 	})
-	c.Flags().StringVar(&req.State, "state", "", "queued, running, waiting, uncertain, completed, failed, cancelled, or live")
+	c.Flags().StringVar(&req.State, "state", "", strings.Join(runStates[:len(runStates)-1], ", ")+", or live")
 	c.Flags().StringVar(&req.Kind, "kind", "", "turn, call, …")
 	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 50, at most 1000)")
 	c.Flags().StringVar(&req.Before, "before", "", "go on behind this run")
