@@ -54,14 +54,15 @@ func Migrations() ([]Migration, error) {
 	return out, nil
 }
 
-// render turns the shared text into one store's: strict tables and SQLite's type
+// render turns the shared text into one store's: strict tables, rows kept in the
+// order of a clustered key where it says so, and SQLite's type
 // names there, PostgreSQL's own here.
 func render(text string, postgres bool) []string {
 	if postgres {
 		// Byte order, as SQLite has it, and not that of the server's language.
 		text = strings.NewReplacer(") /*strict*/;", ");", " TEXT", ` TEXT COLLATE "C"`).Replace(text)
 	} else {
-		text = strings.NewReplacer(") /*strict*/;", ") STRICT;", " BIGINT", " INTEGER", " BYTEA", " BLOB").Replace(text)
+		text = strings.NewReplacer(" /*clustered*/\n) /*strict*/;", "\n) STRICT, WITHOUT ROWID;", ") /*strict*/;", ") STRICT;", " BIGINT", " INTEGER", " BYTEA", " BLOB").Replace(text)
 	}
 	var out []string
 	for stmt := range strings.SplitSeq(stripComments(text), ";\n") {

@@ -19,7 +19,7 @@ CREATE TABLE audit (
   entry TEXT NOT NULL,   -- plain
   hash  BYTEA NOT NULL,  -- plain
   mac   BYTEA NOT NULL,  -- plain
-  PRIMARY KEY (chain, seq)
+  PRIMARY KEY (chain, seq) /*clustered*/
 ) /*strict*/;
 
 -- audit_checkpoints: signed statements of how far a chain had got.
