@@ -12,8 +12,8 @@ RACE_PKGS  = $(shell $(GO) list $(patsubst %,./%/...,$(wildcard $(addprefix inte
 # Property tests draw from a random seed, so that every run looks somewhere new. CI
 # sets RAPID_SEED, so that a change is judged by the change; 0 means random.
 RAPID_SEED ?= 0
-MODULE      = $(shell $(GO) list -m)
-RAPID_PKGS  = $(addprefix $(MODULE)/,$(shell grep -rl --include='*_test.go' pgregory.net/rapid internal | xargs -n1 dirname | sort -u))
+RAPID_LIST  = {{range .TestImports}}{{if eq . "pgregory.net/rapid"}}{{$$.ImportPath}} {{end}}{{end}}{{range .XTestImports}}{{if eq . "pgregory.net/rapid"}}{{$$.ImportPath}} {{end}}{{end}}
+RAPID_PKGS  = $(sort $(shell $(GO) list -f '$(RAPID_LIST)' ./...))
 ALL_PKGS    = $(shell $(GO) list ./...)
 
 export CGO_ENABLED = 0
