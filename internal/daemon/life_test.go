@@ -345,6 +345,28 @@ func writeConfig(t *testing.T, text string) string {
 
 // What a client can send is answered with an error that has a class, and hurts
 // nobody else.
+// One read of the log gives a page; who asks for more gets more.
+func TestEventsAreListedUpToTheLimit(t *testing.T) {
+	t.Parallel()
+	c, _ := up(t, options(t, ""))
+	for i := range 40 {
+		if _, err := c.MessageSend(t.Context(), wire.MessageSendRequest{Text: "help", Conversation: fmt.Sprint(i), Key: fmt.Sprint("k", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var res wire.EventsListResult
+	for res.Head < 300 {
+		var err error
+		if res, err = c.EventsList(t.Context(), wire.EventsListRequest{Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res, err := c.EventsList(t.Context(), wire.EventsListRequest{Limit: 300})
+	if err != nil || len(res.Events) != 300 || res.Next != 300 {
+		t.Errorf("%d events, next %d: %v", len(res.Events), res.Next, err)
+	}
+}
+
 func TestWhatAClientSendsIsAnswered(t *testing.T) {
 	t.Parallel()
 	c, _ := up(t, options(t, ""))

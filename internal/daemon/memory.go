@@ -13,7 +13,7 @@ func (d *Daemon) memoryList(ctx context.Context, req wire.MemoryListRequest) (wi
 	if limit <= 0 {
 		limit = 100
 	}
-	facts, err := d.memory.List(ctx, agent.Default, limit)
+	facts, err := d.memory.Page(ctx, agent.Default, req.Before, limit)
 	var out wire.MemoryResult
 	for _, f := range facts {
 		out.Facts = append(out.Facts, wireFact(f, 0))

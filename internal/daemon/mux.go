@@ -167,12 +167,14 @@ func (d *Daemon) readEvents(ctx context.Context, req wire.EventsListRequest) ([]
 		return d.streamEvents(ctx, req, limit)
 	}
 	exact, prefixes := splitKinds(req.Kinds)
+	var filter eventlog.Filter
+	most := 1000 // a family is chosen here, from all there is
 	if len(prefixes) == 0 {
-		return d.events.Read(ctx, req.After, limit, eventlog.Filter{Kinds: exact})
+		filter.Kinds, most = exact, limit
 	}
 	var out []eventlog.Event
-	for after := req.After; len(out) < limit; {
-		page, err := d.events.Read(ctx, after, 1000, eventlog.Filter{})
+	for after := req.After; len(out) < limit; { // one read gives a page at most
+		page, err := d.events.Read(ctx, after, most, filter)
 		if err != nil || len(page) == 0 {
 			return out, err
 		}

@@ -14,6 +14,7 @@ const (
 	maxQuery = 8 << 10 // bytes of a query that are looked at
 	maxHits  = 50
 	maxList  = 200
+	maxPage  = 1000
 )
 
 // Hit is a fact that fits a query. Scores compare within one answer only.
@@ -160,6 +161,30 @@ func (x *index) over(o Options, slack float64) bool {
 func (m *Memory) List(ctx context.Context, agent string, limit int) (out []Fact, err error) {
 	err = m.db.Read(ctx, func(ctx context.Context, q db.Q) error {
 		out, err = m.newest(ctx, q, agent, min(limit, maxList))
+		return err
+	})
+	return out, err
+}
+
+// Page returns the live facts of an agent, the last changed first, at most 1000;
+// before is "" or the id of the fact to go on behind.
+func (m *Memory) Page(ctx context.Context, agent, before string, limit int) (out []Fact, err error) {
+	limit = min(limit, maxPage)
+	err = m.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		if before == "" {
+			out, err = m.newest(ctx, q, agent, limit)
+			return err
+		}
+		last, err := m.rows(ctx, q, `agent = $1 AND id = $2 ORDER BY version DESC LIMIT 1`, agent, before)
+		if err != nil {
+			return err
+		}
+		if len(last) == 0 {
+			return fault.New(fault.NotFound, "no fact %s", before)
+		}
+		rows, err := m.rows(ctx, q, `agent = $1 AND state = 'live' AND (expires = 0 OR expires > $2) AND change < $3 ORDER BY change DESC LIMIT $4`,
+			agent, m.db.Time(), last[0].change, limit)
+		out = facts(rows)
 		return err
 	})
 	return out, err
