@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/act"
@@ -67,6 +68,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	case <-ctx.Done():
 		o.Logger.Info("stopping: a signal")
 	case <-d.asked:
+		if cause := d.failed.Load(); cause != nil {
+			o.Logger.Error("stopping", "error", *cause)
+			return *cause
+		}
 		o.Logger.Info("stopping: asked by a client")
 	}
 	return nil
@@ -105,6 +110,7 @@ type Daemon struct {
 	began   time.Time
 	asked   chan struct{} // closed when a client asks the daemon to stop
 	askOnce sync.Once
+	failed  atomic.Pointer[error]         // why the daemon must end, if not because it was asked to
 	stops   []func(context.Context) error // in the order of the starts
 	loops   sync.WaitGroup
 	quit    context.CancelFunc
@@ -122,6 +128,8 @@ func (d *Daemon) start(ctx context.Context) error {
 		return func(context.Context) error { f(); return nil }
 	}
 	nothing := plain(func() {})
+	agentStart, agentStop := d.serve(d.o.Instance.AgentSocket(), d.agentServer)
+	operatorStart, operatorStop := d.serve(d.o.Instance.Socket(), d.server)
 	for _, p := range []part{
 		{"orphans", d.adopt, plain(func() { d.unadopt() })},
 		{"anchors", d.startAnchor, d.stopAnchor},
@@ -133,8 +141,8 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
-		{"agent socket", d.agentServer.Start, d.agentServer.Stop},
-		{"socket", d.server.Start, d.server.Stop},
+		{"agent socket", agentStart, agentStop},
+		{"socket", operatorStart, operatorStop},
 	} {
 		if p.start != nil {
 			if err := p.start(ctx); err != nil {
@@ -168,6 +176,10 @@ func (d *Daemon) ask() { d.askOnce.Do(func() { close(d.asked) }) }
 func (d *Daemon) startUpkeep(context.Context) error {
 	ctx, quit := context.WithCancel(context.Background())
 	d.quit = quit
+	if err := d.watchFiles(ctx); err != nil {
+		quit()
+		return err
+	}
 	clock := d.events.WatchClock(eventlog.Clocks())
 	d.every(ctx, "look at the clock", 5*time.Second, func(ctx context.Context) error {
 		_, err := clock.RunOnce(ctx)

@@ -74,11 +74,13 @@ type DB struct {
 	running   []*request
 	watchdog  *time.Timer
 
-	counts  counts
-	full    *fullDisk
-	signals *signals
-	listen  *listener
-	lock    *fileLock
+	counts counts
+	full   *fullDisk
+	// condemned is why nothing may be written any more, see Condemn.
+	condemned atomic.Pointer[error]
+	signals   *signals
+	listen    *listener
+	lock      *fileLock
 }
 
 func newDB(o Options) *DB {

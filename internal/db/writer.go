@@ -89,6 +89,9 @@ func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	if err := d.full.refuse(); err != nil {
 		return err
 	}
+	if cause := d.condemned.Load(); cause != nil {
+		return *cause
+	}
 	r := &request{ctx: ctx, fn: fn, done: make(chan answer, 1)}
 	select {
 	case d.queue <- r:
