@@ -200,7 +200,7 @@ func (a *app) viewer(out *printer, asked *questions) func(wire.TurnNote) error {
 		case wire.TurnDelta:
 			out.delta(n.Text)
 		case wire.TurnStatus:
-			if out.stream && n.Note != "" && n.Note != last {
+			if (out.stream || n.Trouble) && n.Note != "" && n.Note != last {
 				last = n.Note
 				out.pause()
 				a.note("· %s", oneLine(n.Note))

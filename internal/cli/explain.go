@@ -134,7 +134,11 @@ func moments(p *page, e wire.Explanation) []moment {
 		out = append(out, p.stepMoment(s))
 	}
 	for _, q := range e.Approvals {
-		out = append(out, moment{at: q.AskedAt, what: "asked you", text: oneLine(q.Summary), below: []string{p.faint(q.ID)}})
+		below := []string{p.faint(q.ID)}
+		for _, r := range q.Reasons {
+			below = append(below, p.faint("because "+oneLine(r.Text)))
+		}
+		out = append(out, moment{at: q.AskedAt, what: "asked you", text: oneLine(q.Summary), below: below})
 		if q.ResolvedAt > 0 {
 			text := p.outcome(q.State) + " by " + oneLine(q.Resolver)
 			if q.Note != "" {

@@ -58,6 +58,7 @@ type turnWatcher struct {
 	run   string
 	send  func(wire.TurnNote) error
 	state run.State
+	full  bool            // whether the disk was full at the last look
 	told  map[string]bool // approvals
 }
 
@@ -65,6 +66,16 @@ func (w *turnWatcher) look(ctx context.Context) (run.Record, bool, error) {
 	rec, _, err := w.d.runs.Get(ctx, w.run)
 	if err != nil || rec.State.Ended() {
 		return rec, err == nil, err
+	}
+	if full := w.d.db.Full(); full != w.full {
+		w.full = full
+		note := "there is room on the disk again"
+		if full {
+			note = "the disk is full: what was taken waits, and goes on when there is room"
+		}
+		if err := w.send(wire.TurnStatus{State: string(rec.State), Note: note, Trouble: true}); err != nil {
+			return rec, false, err
+		}
 	}
 	if rec.State != w.state {
 		w.state = rec.State

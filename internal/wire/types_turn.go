@@ -51,6 +51,9 @@ type TurnDelta struct {
 type TurnStatus struct {
 	State string `json:"state"`          // state of the run: queued, running, waiting, …
 	Note  string `json:"note,omitempty"` // for a person: which step or tool
+	// Trouble says that the turn is held up and Note tells by what: to be shown
+	// even where nothing is streamed.
+	Trouble bool `json:"trouble,omitempty"`
 }
 
 // TurnApproval says that the turn waits for the operator's decision.
