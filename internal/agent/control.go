@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/approval"
@@ -28,8 +29,15 @@ func (a *Agents) control(ctx context.Context, tx *db.Tx, conv Conversation, in I
 	case "yes", "y", "no", "n":
 		return a.answer(ctx, tx, conv, word[0] == 'y', actorOf(in))
 	}
+	if command.MatchString(word) {
+		return "There is no " + word + " here; there are /stop, /new and /status. Nothing was done.", true, nil
+	}
 	return "", false, nil
 }
+
+// command is what looks like a control message and nothing else: a model that was
+// told "/stpo" would answer it, and nothing would stop.
+var command = regexp.MustCompile(`^/[a-z]+$`)
 
 func (a *Agents) stop(ctx context.Context, tx *db.Tx, conv Conversation) (string, error) {
 	ids, err := db.All(ctx, tx, db.Column[string],

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/run"
@@ -224,4 +225,16 @@ func (b *bench) approval(id string) approval.Approval {
 		b.t.Fatal(err)
 	}
 	return a
+}
+
+func TestAMistypedControlMessageIsNotForTheModel(t *testing.T) {
+	t.Parallel()
+	b := open(t, dbtest.SQLite(t), setup{main: retell("t.put")})
+	got := b.tell("main", "/stpo")
+	if got.Run != "" || !strings.Contains(got.Notice, "/stop") || len(b.effects()) != 0 {
+		t.Errorf("%+v, effects %v", got, b.effects())
+	}
+	if got := b.tell("main", "/etc/hosts says what?"); got.Run == "" {
+		t.Errorf("a message that begins with a path became %+v", got)
+	}
 }
