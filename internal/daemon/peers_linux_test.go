@@ -78,8 +78,22 @@ func TestOperatorSocketRefusesJobs(t *testing.T) {
 	if _, err := wire.NewClient(socket).SystemPing(t.Context()); err != nil {
 		t.Errorf("the operator is refused: %v", err)
 	}
-	for name, fork := range map[string]bool{"a child": false, "a child of a dead child, in its own session": true} {
-		cmd := roleCommand(socket, fork)
+	jobs := map[string]*exec.Cmd{
+		"a child": roleCommand(socket, false), "a child of a dead child, in its own session": roleCommand(socket, true),
+	}
+	// Confined, it has another number in there; the kernel tells us ours.
+	confined := roleCommand(socket, false)
+	confined.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	if err := exec.Command("unshare", "--user", "--pid", "--fork", "true").Run(); err == nil {
+		jobs["a child in namespaces of its own"] = confined
+	} else {
+		t.Logf("this machine makes no user namespaces: %v", err)
+	}
+	for name, cmd := range jobs {
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
