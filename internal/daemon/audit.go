@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
 	"time"
@@ -164,7 +165,7 @@ func stepRefs(ctx context.Context, runs *run.Engine) iter.Seq2[audit.Ref, error]
 			}
 			return nil
 		})
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			yield(audit.Ref{}, err)
 		}
 	}

@@ -35,7 +35,7 @@ func listen(path string, holdsLock bool) (net.Listener, error) {
 	}
 	// The directory already keeps others out, also before this line.
 	if err := os.Chmod(path, 0o600); err != nil {
-		ln.Close()
+		_ = ln.Close() // the chmod is what failed
 		return nil, classify(err, "protect socket: %w", err)
 	}
 	return ln, nil

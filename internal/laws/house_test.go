@@ -98,9 +98,6 @@ func (h *house) read(path string) string {
 	return string(b)
 }
 
-// asked is how often the model was asked in all.
-func (h *house) asked() int { return strings.Count(h.read(filepath.Join(h.dir, "asked.log")), "\n") }
-
 func (h *house) options() daemon.Options {
 	h.t.Helper()
 	loaded, err := config.Load(config.Input{File: h.in.ConfigFile()})

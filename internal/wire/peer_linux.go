@@ -27,7 +27,7 @@ func peerGone(fd int) error {
 	case err != nil:
 		return err // it is reaped: ESRCH, or EINVAL on some kernels
 	}
-	defer unix.Close(pidfd)
+	defer func() { _ = unix.Close(pidfd) }() // it was only looked at
 	ready, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 	if err == nil && ready > 0 {
 		return unix.ESRCH
