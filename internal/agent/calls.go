@@ -12,7 +12,6 @@ import (
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/model"
-	"github.com/ombud-run/ombud/internal/policy"
 )
 
 // act makes the calls of one answer: together if all are read-only, else in order.
@@ -122,12 +121,9 @@ func (t *turn) call(ctx context.Context, n, i int, c model.ToolCall, at label.La
 	}
 	res, err := t.a.Act.Call(ctx, t.r, act.Call{
 		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Said: t.snap.said(),
-		Budget: t.headroom(),
 	})
 	if err != nil && ctx.Err() != nil && fault.ClassOf(err) == fault.Cancelled {
 		return res, context.Cause(ctx)
 	}
 	return res, err
 }
-
-func (t *turn) headroom() policy.Budget { return policy.Budget{} }

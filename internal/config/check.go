@@ -31,7 +31,7 @@ func (l *loader) checkModels() {
 	for _, c := range []struct {
 		path string
 		ref  ModelRef
-	}{{"models.main", m.Main}, {"models.memory", m.Memory}, {"models.summary", m.Summary}} {
+	}{{"models.main", m.Main}, {"models.summary", m.Summary}} {
 		path, ref := c.path, c.ref
 		if !ref.Auto() && !slices.Contains(known, ref.Provider) {
 			l.problem(l.where(path), path, nearest(ref.Provider, known), "no provider is called %q", ref.Provider)

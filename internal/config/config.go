@@ -43,9 +43,9 @@ type Log struct {
 
 // Models says which model does what and how to reach it.
 type Models struct {
-	Main, Memory, Summary ModelRef // auto; the last two: as Main
-	Providers             map[string]Provider
-	Prices                map[string]Price // by "provider/model", over the built-in table
+	Main, Summary ModelRef // auto; Summary: as Main
+	Providers     map[string]Provider
+	Prices        map[string]Price // by "provider/model", over the built-in table
 }
 
 // ModelRef names a model. The zero value is "auto". An empty Model of a named

@@ -85,7 +85,6 @@ store: postgres://me@db/ombud
 log: {level: debug}
 models:
   main: local/qwen/3
-  memory: builtin
   summary: anthropic
   providers:
     local:
@@ -130,7 +129,6 @@ tools:
 		"store":     {c.Store.Postgres.Reveal(), "postgres://me@db/ombud"},
 		"log":       {c.Log.Level, slog.LevelDebug},
 		"main":      {c.Models.Main, ModelRef{"local", "qwen/3"}},
-		"memory":    {c.Models.Memory, ModelRef{"builtin", ""}},
 		"summary":   {c.Models.Summary, ModelRef{"anthropic", ""}},
 		"provider":  {c.Models.Providers["local"], Provider{"http://127.0.0.1:8080/v1", "LOCAL_KEY", "qwen"}},
 		"price":     {c.Models.Prices["local/qwen/3.5"], Price{1, 1_500_000, 0, 1}},

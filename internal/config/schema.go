@@ -33,8 +33,6 @@ func table() []entry {
 
 		{path: "models.main", def: text(auto), set: put(func(c *Config) *ModelRef { return &c.Models.Main }, parseModel),
 			doc: "The model that answers: provider/model, a provider alone for its default model, or auto.\nauto takes the first found of: anthropic with a key, openai with a key, a running ollama, builtin."},
-		{path: "models.memory", def: text(auto), set: put(func(c *Config) *ModelRef { return &c.Models.Memory }, parseModel),
-			doc: "The model that looks things up in memory; auto is the main one."},
 		{path: "models.summary", def: text(auto), set: put(func(c *Config) *ModelRef { return &c.Models.Summary }, parseModel),
 			doc: "The model that shortens long conversations; auto is the main one."},
 		{path: "models.providers.*.base_url", required: true, set: each(providers, func(p *Provider) *string { return &p.BaseURL }, parseBaseURL),
