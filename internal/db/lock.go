@@ -6,9 +6,14 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
 )
+
+// forkWindow is how long a lock that is held may be that of a child between fork and
+// exec, which holds a copy of every descriptor of a parent that has closed its own.
+const forkWindow = 400 * time.Millisecond
 
 // fileLock is a lock that dies with the process.
 type fileLock struct{ f *os.File }
@@ -21,6 +26,10 @@ func lockFile(path string) (*fileLock, error) {
 		return nil, fault.New(fault.Permission, "open the lock file: %w", err)
 	}
 	held, err := tryLock(f)
+	for end := time.Now().Add(forkWindow); held && err == nil && time.Now().Before(end); {
+		<-time.After(forkWindow / 20)
+		held, err = tryLock(f)
+	}
 	if err != nil {
 		_ = f.Close()
 		return nil, fault.New(fault.Permission, "lock %s: %w", path, err)
