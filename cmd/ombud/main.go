@@ -1,4 +1,5 @@
-// Command ombud is the daemon and its command line.
+// Command ombud is the daemon and its command line. Started by itself as the
+// launcher of a job, it is that and nothing else.
 package main
 
 import (
@@ -6,8 +7,12 @@ import (
 	"os"
 
 	"github.com/ombud-run/ombud/internal/cli"
+	"github.com/ombud-run/ombud/internal/confine"
 )
 
 func main() {
+	if code, ok := confine.Launched(os.Args); ok {
+		os.Exit(code)
+	}
 	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
