@@ -15,14 +15,18 @@ type Invoker struct {
 	log   *slog.Logger
 }
 
-// Call runs a tool's handler. It returns what the handler returns; timeouts,
-// output limits and records are its caller's. A panic becomes an error: class
+// Call runs a tool's handler, if the tool is still the one of in.Digest. It returns
+// what the handler returns; timeouts, output limits and records are its caller's. A panic becomes an error: class
 // Unknown if the tool may have changed something outside the store by then,
 // class Internal otherwise.
 func (i *Invoker) Call(ctx context.Context, name string, in Invocation) (out Output, err error) {
 	e, ok := i.table.get(name)
 	if !ok {
 		return Output{}, fault.New(fault.NotFound, "there is no tool %q", cut(name, maxNearName))
+	}
+	if in.Digest != "" && in.Digest != e.digest {
+		return Output{}, fault.New(fault.Conflict, "%s has changed since this call was decided; it was not made", e.def.Name).
+			WithHint("look at the tool again and make the call anew")
 	}
 	if (e.def.Kind == Local) != (in.Tx != nil) {
 		return Output{}, fault.New(fault.Internal, "call %s: a transaction goes with a local tool and only with one", e.def.Name)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,7 @@ func (e *InvalidInput) Error() string {
 
 // entry is one usable tool. It never changes once it is in the table.
 type entry struct {
+	owner   string     // who offered it by Replace; "" for a tool of ombud's own
 	def     Definition // without Probe
 	schema  schema
 	digest  string
@@ -49,7 +51,7 @@ type table struct {
 	mu          sync.RWMutex
 	byName      map[string]*entry // canonical
 	byModelName map[string]*entry
-	quarantined []Quarantine
+	quarantined map[string][]Quarantine // by owner
 }
 
 func (t *table) get(name string) (*entry, bool) {
@@ -71,7 +73,7 @@ type Registry struct {
 // NewRegistry returns an empty registry and the one Invoker that reaches the
 // handlers put into it. Whoever holds the Invoker can act: hand it to act only.
 func NewRegistry(log *slog.Logger) (*Registry, *Invoker) {
-	t := &table{byName: map[string]*entry{}, byModelName: map[string]*entry{}}
+	t := &table{byName: map[string]*entry{}, byModelName: map[string]*entry{}, quarantined: map[string][]Quarantine{}}
 	return &Registry{table: t, log: log}, &Invoker{table: t, log: log}
 }
 
@@ -86,13 +88,23 @@ func (r *Registry) Add(def Definition, h Handler) error {
 		err = r.table.free(def.Name)
 	}
 	if err != nil {
-		r.table.quarantined = append(r.table.quarantined, Quarantine{def.Name, err.Error()})
-		r.log.Warn("tool quarantined", "tool", cut(def.Name, maxName), "reason", err.Error())
+		r.quarantine("", Quarantine{def.Name, err.Error()})
 		return fault.New(fault.Config, "tool %q is quarantined: %w", cut(def.Name, maxName), err)
 	}
-	r.table.byName[def.Name] = e
-	r.table.byModelName[ModelName(def.Name)] = e
+	r.table.put(e)
 	return nil
+}
+
+// quarantine is called with the table locked.
+func (r *Registry) quarantine(owner string, q Quarantine) {
+	q.Name = cut(q.Name, maxNearName)
+	r.table.quarantined[owner] = append(r.table.quarantined[owner], q)
+	r.log.Warn("tool quarantined", "tool", cut(q.Name, maxName), "reason", q.Reason)
+}
+
+func (t *table) put(e *entry) {
+	t.byName[e.def.Name] = e
+	t.byModelName[ModelName(e.def.Name)] = e
 }
 
 // free reports whether name can be taken. Two names that a model could not tell
@@ -160,7 +172,8 @@ func digestOf(def Definition, s schema) (string, error) {
 		ReadOnly     bool            `json:"read_only"`
 		Irreversible bool            `json:"irreversible"`
 		Repeat       Repeat          `json:"repeat"`
-	}{def.Name, def.Description, s.source, def.Kind, def.ReadOnly, def.Irreversible, def.Repeat})
+		Revision     string          `json:"revision,omitempty"`
+	}{def.Name, def.Description, s.source, def.Kind, def.ReadOnly, def.Irreversible, def.Repeat, def.Revision})
 	if err != nil {
 		return "", err
 	}
@@ -221,15 +234,20 @@ func (r *Registry) List() []Definition {
 	return out
 }
 
-// Quarantined returns what was declared but cannot be used, in the order of Add.
+// Quarantined returns what was declared but cannot be used: of each owner, ombud
+// first, in the order it was declared.
 func (r *Registry) Quarantined() []Quarantine {
 	r.table.mu.RLock()
 	defer r.table.mu.RUnlock()
-	return slices.Clone(r.table.quarantined)
+	var out []Quarantine
+	for _, owner := range slices.Sorted(maps.Keys(r.table.quarantined)) {
+		out = append(out, r.table.quarantined[owner]...)
+	}
+	return out
 }
 
 // Digest returns the SHA-256, in hex, over what a tool says it is: its name,
-// description, schema and kinds. Empty if there is no such tool.
+// description, schema, kinds and revision. Empty if there is no such tool.
 func (r *Registry) Digest(name string) string {
 	if e, ok := r.table.get(name); ok {
 		return e.digest

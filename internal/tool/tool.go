@@ -54,6 +54,9 @@ type Definition struct {
 	Timeout      time.Duration // hard limit of one call, over zero
 	MaxOutput    int64         // bytes of output kept, over zero; the rest is cut and marked
 	Source       label.Source  // who wrote its results, unless an Output says otherwise
+	// Revision is whatever else an approval of a call is bound to, such as the program
+	// behind the tool. It is a part of the digest.
+	Revision string
 
 	// Undoable says of one call of an Irreversible tool that it can be taken back
 	// after all, such as the writing of a file that is not there yet. Nil: none can.
@@ -101,6 +104,7 @@ type Invocation struct {
 	Key          string          // the same for every attempt of this call, and for no other
 	Input        json.RawMessage // canonical, valid against the schema
 	Label        label.Label     // of the context the call was made in
+	Digest       string          // of the definition the call was decided by
 
 	// Tx is set only for Kind Local: the transaction of the call's outcome.
 	Tx *db.Tx
