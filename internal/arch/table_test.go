@@ -28,6 +28,7 @@ var floors = map[string]floor{
 	"internal/id":        ground,
 	"internal/instance":  ground,
 	"internal/label":     ground,
+	"internal/redact":    ground,
 	"internal/wire":      ground,
 	"internal/db":        ground,
 	"internal/vault":     ground,
@@ -98,6 +99,7 @@ type edge struct{ from, to, why string }
 var sameFloor = []edge{
 	{"internal/instance", "internal/fault", "errors have a class"},
 	{"internal/label", "internal/fault", "errors have a class"},
+	{"internal/redact", "internal/fault", "errors keep their class when a value is taken out"},
 	{"internal/wire", "internal/fault", "errors have a class, and its code is on the wire"},
 	{"internal/db", "internal/fault", "errors have a class"},
 	{"internal/vault", "internal/fault", "errors have a class"},
