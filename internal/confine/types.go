@@ -116,7 +116,9 @@ type Groups interface {
 
 // Group is the cgroup of one job.
 type Group interface {
-	Dir() *os.File // for CLONE_INTO_CGROUP; nil: the launcher is moved in by Add
+	Dir() *os.File             // for CLONE_INTO_CGROUP; nil: the launcher is moved in by Add
+	Add(pid int) error         // call it also after CLONE_INTO_CGROUP: what bounds the number can be in another tree
+	Limit(processes int) error // processes and threads at once; Unavailable where nothing bounds them
 	Kill() error
 	Empty() (bool, error)
 	Pids() ([]int, error)
