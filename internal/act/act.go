@@ -36,6 +36,7 @@ type Deps struct {
 	Approvals *approval.Approvals
 	Budget    *budget.Budget
 	Blobs     *blob.Store
+	Keeper    tool.Keeper // keeps what a call is about to change; nil: nothing is kept
 	Logger    *slog.Logger
 	// Decide and Tell are policy.Decide and policy.Tell when nil. A test puts others
 	// here to see what a rule is good for; nothing that is shipped does.
@@ -178,6 +179,9 @@ func (a *Act) prepare(r *run.Run, c Call) (*call, error) {
 		return k, err
 	}
 	k.def, k.Tool = def, def.Name
+	if def.Only != "" && def.Only != c.Authority.Subject {
+		return k, fault.New(fault.Denied, "%s can be called by the %s only", def.Name, def.Only)
+	}
 	k.digest = a.Tools.Digest(def.Name)
 	if err := a.Tools.Validate(def.Name, c.Input); err != nil {
 		return k, err

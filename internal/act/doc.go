@@ -6,7 +6,7 @@
 //  3. derive from the input the scopes the call needs
 //  4. let policy decide, once: allow, ask or deny
 //  5. ask: an approval bound to exactly this call, and the run waits for it
-//  6. reserve budget
+//  6. reserve budget; keep the files the call may change, where they can be kept
 //  7. commit the intent with its audit entry
 //  8. execute under a hard timeout and an output bound
 //  9. commit the outcome, its cost and its audit entry

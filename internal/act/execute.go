@@ -40,14 +40,18 @@ func (a *Act) execute(ctx context.Context, k *call, approved bool) (res Result, 
 func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result, error) {
 	var res Result
 	var out tool.Output
+	kept := a.keepFiles(ctx, k)
 	spec := run.StepSpec{
-		Name: k.Step, Kind: "tool", InputMAC: k.mac, Timeout: k.def.Timeout + heedTime, Policy: a.policyOf(k, &res),
+		Name: k.Step, Kind: "tool", InputMAC: k.mac, Timeout: k.def.Timeout + heedTime + kept.time, Policy: a.policyOf(k, &res),
 		Lazy: k.def.ReadOnly && k.apr == "",
 		OnOpen: func(ctx context.Context, tx *db.Tx) error {
 			if err := a.useApproval(ctx, tx, k, approved); err != nil {
 				return err
 			}
 			if err := a.called(ctx, tx, k); err != nil {
+				return err
+			}
+			if err := kept.OpenTx(ctx, tx); err != nil {
 				return err
 			}
 			_, err := a.Audit.AppendTx(ctx, tx, k.entry("call.begun", Result{Status: "begun"}))
@@ -58,14 +62,22 @@ func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result
 				res = Result{Status: Unclear, Tool: k.Tool, Text: o.Err.Error(), Class: fault.Unknown}
 			}
 			k.fill(&res)
+			if err := kept.CloseTx(ctx, tx); err != nil {
+				return err
+			}
 			return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
 		},
 	}
 	if spec.Policy.Kind == run.Repeatable && k.apr != "" {
 		spec.Policy.Kind = run.Noted // the approval is used up by the intent's commit
 	}
+	defer kept.Done()
 	_, err := k.run.Do(ctx, spec, func(ctx context.Context) run.Outcome {
-		res, out = a.perform(ctx, k)
+		var ended bool
+		res, out, ended = a.perform(ctx, k)
+		if ended {
+			kept.After(context.WithoutCancel(ctx))
+		}
 		return outcomeOf(res, out)
 	})
 	if err != nil {
@@ -247,8 +259,9 @@ func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
 	}
 }
 
-// perform calls the handler under its timeout: stage 8.
-func (a *Act) perform(ctx context.Context, k *call) (Result, tool.Output) {
+// perform calls the handler under its timeout: stage 8. ended is false if the handler
+// goes on though its time is over.
+func (a *Act) perform(ctx context.Context, k *call) (_ Result, _ tool.Output, ended bool) {
 	type answer struct {
 		res Result
 		out tool.Output
@@ -265,14 +278,14 @@ func (a *Act) perform(ctx context.Context, k *call) (Result, tool.Output) {
 	}()
 	select {
 	case got := <-done:
-		return got.res, got.out
+		return got.res, got.out, true
 	case <-ctx.Done():
 	}
 	heed := time.NewTimer(heedTime)
 	defer heed.Stop()
 	select {
 	case got := <-done:
-		return got.res, got.out
+		return got.res, got.out, true
 	case <-heed.C:
 	}
 	a.abandoned.Add(1)
@@ -291,7 +304,7 @@ func (a *Act) perform(ctx context.Context, k *call) (Result, tool.Output) {
 		res = failure(k, fault.New(fault.Timeout, "%s: %s (limit %s)", k.Tool, why, k.def.Timeout))
 	}
 	res.TookUS = time.Since(begun).Microseconds()
-	return res, tool.Output{}
+	return res, tool.Output{}, false
 }
 
 // late notes a result that came after its step was closed.

@@ -225,7 +225,7 @@ func (a *Agents) system(in TurnInput, who Identity, facts []Fact, fence guard.Fe
 func (a *Agents) specs(who Identity) []model.ToolSpec {
 	var out []model.ToolSpec
 	for _, d := range a.Tools.List() {
-		if who.Tools != nil && !allowedTool(who.Tools, d.Name) {
+		if d.Only != "" || who.Tools != nil && !allowedTool(who.Tools, d.Name) {
 			continue
 		}
 		out = append(out, model.ToolSpec{Name: d.Name, Description: d.Description, Schema: d.Input})

@@ -58,6 +58,13 @@ type Definition struct {
 	// behind the tool. It is a part of the digest.
 	Revision string
 
+	// Only is the one subject that can call the tool, whatever the others were granted;
+	// empty: everybody policy lets. No other subject is told of the tool.
+	Only string
+	// Touches names the files and directories, absolute, that a call may change; a
+	// directory stands for all below it. What keeps files for undo goes by it. Nil: no
+	// files that anybody would want back.
+	Touches func(input json.RawMessage) []string
 	// Undoable says of one call of an Irreversible tool that it can be taken back
 	// after all, such as the writing of a file that is not there yet. Nil: none can.
 	Undoable func(input json.RawMessage) bool

@@ -35,7 +35,11 @@ func (t *Tools) deleteDefinition() tool.Definition {
 			return "delete " + tool.Show(in.Path)
 		},
 		Destination: inWorkspace,
-		Probe:       t.probeDelete,
+		Touches: func(input json.RawMessage) []string {
+			in, _ := tool.Decode[deleteInput](input) // validated
+			return touched(t.root.Removable(in.Path))
+		},
+		Probe: t.probeDelete,
 	}
 }
 

@@ -11,6 +11,7 @@ package fs
 import (
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/guard"
@@ -61,6 +62,14 @@ func need(base, path string, err error) ([]scope.Scope, error) {
 		return nil, err
 	}
 	return []scope.Scope{s}, nil
+}
+
+// touched is what a call changes: a path that cannot be resolved is changed by none.
+func touched(path string, err error) []string {
+	if err != nil {
+		return nil
+	}
+	return []string{filepath.FromSlash(path)}
 }
 
 // inWorkspace is who reads what is written: the operator, whose directory it is.

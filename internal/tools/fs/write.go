@@ -42,8 +42,12 @@ func (t *Tools) writeDefinition() tool.Definition {
 		},
 		Undoable:    t.isNew,
 		Destination: inWorkspace,
-		Summary:     t.writeSummary,
-		Probe:       t.probeWrite,
+		Touches: func(input json.RawMessage) []string {
+			in, _ := tool.Decode[writeInput](input) // validated
+			return touched(t.root.Writable(in.Path))
+		},
+		Summary: t.writeSummary,
+		Probe:   t.probeWrite,
 	}
 }
 

@@ -138,6 +138,13 @@ func (s *Shell) definition() tool.Definition {
 			in, _ := tool.Decode[input](raw) // validated
 			return tool.Destination{Readers: label.Anyone, Name: "whatever " + tool.Show(in.Argv[0]) + " talks to"}
 		},
+		Touches: func(raw json.RawMessage) []string {
+			c, err := s.plan(raw)
+			if err != nil {
+				return nil // it will not run
+			}
+			return []string{c.dir}
+		},
 		Summary: summary,
 	}
 }
