@@ -33,6 +33,9 @@ type Options struct {
 	ReserveFile string
 	// BackupDir gets a copy of a SQLite store before it is migrated. Empty: beside it.
 	BackupDir string
+	// Prepare, if set, runs under the lock before the store's files are opened: the
+	// place to finish what put them there.
+	Prepare func() error
 	// Logger defaults to discarding.
 	Logger *slog.Logger
 	// Now defaults to time.Now.
@@ -53,6 +56,7 @@ type DB struct {
 	now      func() time.Time
 	maxBatch int
 	path     string // of the SQLite file
+	dsn      string // may hold a password
 
 	migrations []Migration // nil: those of this program
 
@@ -128,6 +132,11 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 			return nil, err
 		}
 	}
+	if o.Prepare != nil {
+		if err := o.Prepare(); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.openPools(o.DSN); err != nil {
 		return nil, err
 	}
@@ -151,6 +160,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 }
 
 func (d *DB) openPools(dsn string) (err error) {
+	d.dsn = dsn
 	kind, rest, ok := strings.Cut(dsn, ":")
 	switch {
 	case ok && kind == "sqlite" && filepath.IsAbs(rest) && !strings.HasPrefix(rest, "//"):

@@ -132,8 +132,7 @@ func (d *DB) migrateOn(ctx context.Context, pool *sql.DB, backupDir string) erro
 	newest := steps[len(steps)-1].Version
 	switch {
 	case have > newest:
-		return fault.New(fault.Config, "the store has schema %d, this ombud knows up to %d", have, newest).
-			WithHint("install the ombud that wrote it, or a newer one")
+		return newerSchema(have, newest)
 	case have == newest:
 		return nil
 	case have > 0:
