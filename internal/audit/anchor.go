@@ -70,7 +70,10 @@ func anchorsAfter(ctx context.Context, q db.Q, node string, after mark, last boo
 }
 
 // Anchors are places of the record that were kept outside of the store.
-type Anchors struct{ lines []anchorLine }
+type Anchors struct {
+	lines []anchorLine // as in the file
+	keys  vault.Keys
+}
 
 // Len returns how many there are.
 func (a *Anchors) Len() int { return len(a.lines) }
@@ -80,10 +83,12 @@ type chainSeq struct {
 	seq   int64
 }
 
-func (a *Anchors) byPlace() map[chainSeq]anchorLine {
-	out := make(map[chainSeq]anchorLine, len(a.lines))
-	for _, l := range a.lines {
-		out[chainSeq{l.Chain, l.Seq}] = l
+// byPlace returns the lines by what they name; of several that name the same, the
+// last one.
+func (a *Anchors) byPlace() map[chainSeq]int {
+	out := make(map[chainSeq]int, len(a.lines))
+	for i, l := range a.lines {
+		out[chainSeq{l.Chain, l.Seq}] = i
 	}
 	return out
 }
@@ -93,7 +98,7 @@ func (a *Anchors) byPlace() map[chainSeq]anchorLine {
 // a line could hide what it said. Only an end without its line break is left out,
 // which is how a power cut leaves a file.
 func ReadAnchors(r io.Reader, keys vault.Keys) (*Anchors, error) {
-	a := &Anchors{}
+	a := &Anchors{keys: keys}
 	in := bufio.NewReader(io.LimitReader(r, 1<<30))
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
@@ -154,41 +159,86 @@ func ReadAnchorFile(path string, keys vault.Keys) (*Anchors, error) {
 	return a, nil
 }
 
-// VerifyAnchors holds a verified record against anchors from outside of it and
-// returns how many were found. It finds what nothing inside a store can show: that
-// the whole of it was put back to an older state, or that its end was cut off with
-// everything that refers to it.
-func VerifyAnchors(ctx context.Context, d reader, a *Anchors) (n int64, err error) {
+// AnchorReport says what a comparison with anchors came to.
+type AnchorReport struct {
+	Found   int64
+	GivenUp int64 // of a time that a restore, which is on record, has left behind
+
+	behind map[int]bool // those, by their lines
+}
+
+// VerifyAnchors holds a verified record against anchors from outside of it. It finds
+// what nothing inside a store can show: that the whole of it was put back to an older
+// state, or that its end was cut off with everything that refers to it.
+//
+// A store that was put back by a restore says so in the opening of a chain, which
+// only the holder of the key can make. What came after the backup is then missing
+// rightly: such anchors are counted and are no error. That holds for anchors that
+// were written before the one of that opening, and for nothing later.
+func VerifyAnchors(ctx context.Context, d reader, a *Anchors) (rep AnchorReport, err error) {
+	var missing []int
+	chains := map[string]bool{}
 	for start := 0; start < len(a.lines); start += page {
-		part := a.lines[start:min(start+page, len(a.lines))]
 		err := d.Read(ctx, func(ctx context.Context, q db.Q) error {
-			for _, l := range part {
-				if err := l.check(ctx, q); err != nil {
+			for i, l := range a.lines[start:min(start+page, len(a.lines))] {
+				hash, err := l.look(ctx, q)
+				if err != nil {
 					return err
 				}
+				if hash == nil {
+					missing = append(missing, start+i)
+					if chains[l.Chain], err = hasChain(ctx, q, l.Chain); err != nil {
+						return err
+					}
+					continue
+				}
+				if err := l.compare(hash); err != nil {
+					return err
+				}
+				rep.Found++
 			}
 			return nil
 		})
 		if err != nil {
-			return n, err
+			return rep, err
 		}
-		n += int64(len(part))
 	}
-	return n, nil
+	if len(missing) == 0 {
+		return rep, nil
+	}
+	points, err := restoresOf(ctx, d, a.keys)
+	if err != nil {
+		return rep, err
+	}
+	for _, i := range missing {
+		if !a.leftBehind(i, chains[a.lines[i].Chain], points) {
+			return rep, a.lines[i].compare(nil)
+		}
+		rep.GivenUp++
+		if rep.behind == nil {
+			rep.behind = map[int]bool{}
+		}
+		rep.behind[i] = true
+	}
+	return rep, nil
 }
 
-// check looks for the anchor in the store.
-func (l anchorLine) check(ctx context.Context, q db.Q) error {
+// look returns the hash the store has at the anchor's place, nil if it has none.
+func (l anchorLine) look(ctx context.Context, q db.Q) (hash []byte, err error) {
 	query, args := `SELECT hash FROM audit WHERE chain = $1 AND seq = $2`, []any{l.Chain, l.Seq}
 	if l.Seq == 0 {
 		query, args = `SELECT hash FROM audit_chains WHERE chain = $1`, args[:1]
 	}
-	var hash []byte
-	err := q.QueryRow(ctx, query, args...).Scan(&hash)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
+	if err = q.QueryRow(ctx, query, args...).Scan(&hash); errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
 	}
-	return l.compare(hash)
+	return hash, err
+}
+
+func hasChain(ctx context.Context, q db.Q, chain string) (bool, error) {
+	var n int64
+	err := q.QueryRow(ctx, `SELECT count(*) FROM audit_chains WHERE chain = $1`, chain).Scan(&n)
+	return n > 0, err
 }
 
 // compare holds the hash of the record against the anchor; nil says there is none.
@@ -276,12 +326,22 @@ func (f *Anchor) resume(ctx context.Context, file *os.File) error {
 	if err := cutTorn(file); err != nil {
 		return err
 	}
-	if _, err := VerifyAnchors(ctx, f.db, known); err != nil {
+	rep, err := VerifyAnchors(ctx, f.db, known)
+	if err != nil {
 		return fault.New(fault.Verification, "%w", err).
-			WithHint("if an older state was restored on purpose, put the anchor file away and start again")
+			WithHint("an older state comes back by ombud restore; if it was copied by hand on purpose, put the anchor file away and start again")
+	}
+	if rep.GivenUp > 0 {
+		f.log.Warn("the store was restored from a backup: what was anchored after the backup is not in it", "anchors", rep.GivenUp)
+	}
+	if err := f.writeRestores(ctx, file, known); err != nil {
+		return err
 	}
 	f.at = mark{0, -1}
-	for _, l := range known.lines {
+	for i, l := range known.lines {
+		if rep.behind[i] {
+			continue // the node may come to that place again
+		}
 		if p := l.mark(); l.Node == f.node && (p.epoch > f.at.epoch || p.epoch == f.at.epoch && p.seq > f.at.seq) {
 			f.at = p
 		}

@@ -50,7 +50,8 @@ func verifyWith(t *testing.T, d *db.DB, v *vault.Vault, path string) (int64, err
 	if err != nil {
 		return 0, err
 	}
-	return VerifyAnchors(t.Context(), d, a)
+	rep, err := VerifyAnchors(t.Context(), d, a)
+	return rep.Found, err
 }
 
 func TestEveryOpeningAndCheckpointIsAnchored(t *testing.T) {
@@ -315,8 +316,8 @@ func TestAnAnchorMadeByHandHolds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n, err := VerifyAnchors(t.Context(), d, anchors); n != 1 || err != nil {
-				t.Errorf("%d, %v", n, err)
+			if rep, err := VerifyAnchors(t.Context(), d, anchors); rep.Found != 1 || err != nil {
+				t.Errorf("%+v, %v", rep, err)
 			}
 			add(t, d, a, Entry{Kind: "call", Outcome: "ok"})
 		}

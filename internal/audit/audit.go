@@ -54,7 +54,9 @@ func New(d *db.DB, v *vault.Vault, node string, log *slog.Logger) *Audit {
 
 // Start opens a chain, which names the end of the node's chain before. Calling it
 // again while started does nothing.
-func (a *Audit) Start(ctx context.Context) error {
+func (a *Audit) Start(ctx context.Context) error { return a.start(ctx, nil) }
+
+func (a *Audit) start(ctx context.Context, restored *Restored) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state.Load() != nil {
@@ -63,7 +65,7 @@ func (a *Audit) Start(ctx context.Context) error {
 	var o opening
 	var l link
 	err := a.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		o, l, err = a.open(ctx, tx)
+		o, l, err = a.open(ctx, tx, restored)
 		return err
 	})
 	if err != nil {
@@ -74,8 +76,13 @@ func (a *Audit) Start(ctx context.Context) error {
 	return nil
 }
 
-func (a *Audit) open(ctx context.Context, tx *db.Tx) (opening, link, error) {
-	o := opening{Chain: id.New("aud"), Node: a.node, Epoch: 1, At: tx.Now(), Every: a.every}
+func (a *Audit) open(ctx context.Context, tx *db.Tx, restored *Restored) (opening, link, error) {
+	o := opening{Chain: id.New("aud"), Node: a.node, Epoch: 1, At: tx.Now(), Every: a.every, Restored: restored}
+	if restored != nil {
+		if err := restored.check(ctx, tx); err != nil {
+			return o, link{}, err
+		}
+	}
 	var epoch int64
 	var prevOpening link
 	err := tx.QueryRow(ctx, `SELECT chain, epoch, hash, mac FROM audit_chains WHERE node = $1 ORDER BY epoch DESC LIMIT 1`,

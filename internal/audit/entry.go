@@ -67,6 +67,8 @@ type opening struct {
 	PrevName string `json:"prev_chain"` // the node's chain before, "" for its first
 	PrevSeq  int64  `json:"prev_seq"`   // how many entries that one has
 	PrevHash string `json:"prev_hash"`  // and the hash of its last
+
+	Restored *Restored `json:"restored,omitempty"` // the store before it came out of a backup
 }
 
 // link is one place in a chain: what the next one builds on.

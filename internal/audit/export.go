@@ -134,7 +134,7 @@ func VerifyFile(r io.Reader, keys vault.Keys) (Report, error) {
 // VerifyFileWith is VerifyFile that holds the export against anchors too: an export
 // of a store put back to an older state is whole in itself, but lacks what they name.
 func VerifyFileWith(r io.Reader, keys vault.Keys, anchors *Anchors) (Report, error) {
-	f := &fileCheck{keys: keys, sum: sha256.New(), anchors: anchors.byPlace()}
+	f := &fileCheck{keys: keys, sum: sha256.New(), known: anchors, anchors: anchors.byPlace(), chains: map[string]bool{}}
 	scan := bufio.NewScanner(r)
 	scan.Buffer(make([]byte, 0, 64<<10), maxLine)
 	for scan.Scan() {
@@ -165,24 +165,33 @@ type fileCheck struct {
 	number int
 	ended  bool
 
-	anchors map[chainSeq]anchorLine // those not met yet
+	known   *Anchors
+	anchors map[chainSeq]int // those not met yet, as lines of known
+	chains  map[string]bool
+	points  []restorePoint
+	givenUp int64
 }
 
 // meet holds a row that was checked against its anchor, if it has one.
 func (f *fileCheck) meet(chain string, seq int64, hash []byte) error {
 	at := chainSeq{chain, seq}
-	l, anchored := f.anchors[at]
+	i, anchored := f.anchors[at]
 	if !anchored {
 		return nil
 	}
 	delete(f.anchors, at)
-	return l.compare(hash)
+	return f.known.lines[i].compare(hash)
 }
 
 // missed reports an anchor of which the whole file had nothing, the first one.
 func (f *fileCheck) missed() error {
 	var first *anchorLine
-	for _, l := range f.anchors {
+	for _, i := range f.anchors {
+		l := f.known.lines[i]
+		if f.known.leftBehind(i, f.chains[l.Chain], f.points) {
+			f.givenUp++
+			continue
+		}
 		if first == nil || l.Epoch < first.Epoch || l.Epoch == first.Epoch && l.Seq < first.Seq {
 			first = &l
 		}
@@ -191,6 +200,15 @@ func (f *fileCheck) missed() error {
 		return nil
 	}
 	return first.compare(nil)
+}
+
+// opened notes a chain that was checked.
+func (f *fileCheck) opened(hash []byte) {
+	o := f.check.now
+	f.chains[o.Chain] = true
+	if o.Restored != nil {
+		f.points = append(f.points, restorePoint{opening: *o, hash: hash})
+	}
 }
 
 func (f *fileCheck) report() Report {
@@ -229,7 +247,7 @@ func (f *fileCheck) dispatch(l line) error {
 		var d decoder
 		r := chainRow{text: string(l.Chain.Opening), hash: d.hex(l.Chain.Hash), mac: d.hex(l.Chain.MAC), sig: d.hex(l.Chain.Signature)}
 		err := orElse(d.err, func() error { return f.check.open(r) })
-		return orElse(err, func() error { return f.meet(f.check.now.Chain, 0, r.hash) })
+		return orElse(err, func() error { f.opened(r.hash); return f.meet(f.check.now.Chain, 0, r.hash) })
 	case l.End != nil:
 		return f.end(*l.End)
 	case f.check.now == nil:

@@ -24,6 +24,7 @@ type Report struct {
 	Chains      int64
 	Entries     int64
 	Checkpoints int64
+	Restores    int64 // chains that say that the store before them came out of a backup
 }
 
 // Bad is the first place where the record does not hold. It is inside the error
@@ -76,6 +77,7 @@ type checker struct {
 	report Report
 	list   link            // of the chain of chains
 	nodes  map[string]ends // by node
+	recent []ends          // of the newest chains, the last one last
 	now    *opening        // chain being checked
 	at     link            // its last entry
 	signed int64           // its last checkpoint
@@ -126,6 +128,12 @@ func (c *checker) open(r chainRow) error {
 		return bad(before.chain, o.PrevSeq+1, "it was added after the end: the chain opened next says there were %d", o.PrevSeq)
 	case o.PrevHash != hex.EncodeToString(before.last.hash):
 		return bad(before.chain, before.last.seq, "the chain opened next names another hash")
+	}
+	if o.Restored != nil {
+		if err := o.Restored.fits(o.Chain, c.list.seq, c.recent); err != nil {
+			return err
+		}
+		c.report.Restores++
 	}
 	c.list = link{seq: want.seq, hash: r.hash, mac: r.mac}
 	c.now, c.at, c.signed, c.time = &o, link{hash: r.hash, mac: r.mac}, 0, 0
@@ -196,7 +204,11 @@ func (c *checker) close() error {
 	if err := c.checkpointDue(); err != nil {
 		return err
 	}
-	c.nodes[c.now.Node] = ends{epoch: c.now.Epoch, chain: c.now.Chain, last: c.at}
+	last := ends{epoch: c.now.Epoch, chain: c.now.Chain, last: c.at}
+	c.nodes[c.now.Node] = last
+	if c.recent = append(c.recent, last); len(c.recent) > markedChains {
+		c.recent = c.recent[1:]
+	}
 	c.now = nil
 	return nil
 }

@@ -385,7 +385,7 @@ func TestLongChainIsVerifiedPageByPage(t *testing.T) {
 	if err := a.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if rep, err := Verify(t.Context(), d, v.Keys()); rep != (Report{1, 2*page + 1, 3}) || err != nil {
+	if rep, err := Verify(t.Context(), d, v.Keys()); rep != (Report{Chains: 1, Entries: 2*page + 1, Checkpoints: 3}) || err != nil {
 		t.Errorf("%+v, %v", rep, err)
 	}
 }

@@ -73,6 +73,9 @@ func auditPage(p *page, r wire.AuditVerifyResult) {
 	if r.Anchors > 0 {
 		p.line("%s", p.faint(fmt.Sprintf("%s outside of the store, all found in it", plural(r.Anchors, "anchor"))))
 	}
+	if r.Restores > 0 {
+		p.line("%s", p.warn(fmt.Sprintf("restored from a backup %s; %s from behind it no longer in the store", plural(r.Restores, "time"), plural(r.GivenUp, "anchor"))))
+	}
 	if r.Head.Seq > 0 {
 		p.line("%s", p.faint(fmt.Sprintf("last entry %s %d, %s", r.Head.Chain, r.Head.Seq, r.Head.Hash)))
 	}

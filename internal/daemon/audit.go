@@ -138,18 +138,20 @@ func verifyAudit(ctx context.Context, d *db.DB, v *vault.Vault, runs *run.Engine
 	if _, err = audit.VerifyRefs(ctx, d, stepRefs(ctx, runs)); err != nil {
 		return auditResult(rep, 0, begun), err
 	}
-	var held int64
+	var held, givenUp int64
 	for _, file := range anchors {
 		known, err := audit.ReadAnchorFile(file, v.Keys())
 		if err != nil {
 			return auditResult(rep, held, begun), err
 		}
-		n, err := audit.VerifyAnchors(ctx, d, known)
-		if held += n; err != nil {
+		found, err := audit.VerifyAnchors(ctx, d, known)
+		givenUp += found.GivenUp
+		if held += found.Found; err != nil {
 			return auditResult(rep, held, begun), err
 		}
 	}
 	out = auditResult(rep, held, begun)
+	out.Restores, out.GivenUp = rep.Restores, givenUp
 	head, err := audit.Head(ctx, d)
 	if head.Seq > 0 {
 		out.Head = auditRef(head)

@@ -101,6 +101,9 @@ type AuditVerifyResult struct {
 	Head        AuditRef `json:"head"`           // last entry of the open chain
 	DurationUS  int64    `json:"duration_us"`    // how long it took, µs
 	Note        string   `json:"note,omitempty"` // what this check cannot see
+
+	Restores int64 `json:"restores,omitempty"` // how often the store came out of a backup
+	GivenUp  int64 `json:"given_up,omitempty"` // anchors from behind a backup that was restored: they are rightly missing
 }
 
 // AuditEntry is one entry of the record, read and not verified.
