@@ -23,6 +23,7 @@ const (
 	domainMemory   domain = "memory"
 	domainApproval domain = "approval"
 	domainGrant    domain = "grant"
+	domainSecret   domain = "secret"
 )
 
 // The sealed fields.
@@ -60,6 +61,10 @@ const (
 	LevelBody           Field = 31
 	JobBody             Field = 40 // what a job may do, and the label of what it has seen
 	SenderBody          Field = 41 // who a known sender is, as the channel names them
+	SecretBody          Field = 50 // the value of a secret, where it may be sent and who set it
+	ToolProcessBody     Field = 53 // its command, its walls and the scopes it may ask for
+	ToolProcessKnown    Field = 54 // the tools it registered last
+	CheckpointBody      Field = 56 // whose work tree it is of, for which call, and what it lacks
 )
 
 // The blind fields.
@@ -73,6 +78,7 @@ const (
 	GrantScope      Field = 110
 	JobCallKey      Field = 120
 	SenderKey       Field = 121 // channel + account + the provider's user id
+	CheckpointRepo  Field = 132 // the git directory of a work tree
 )
 
 type fieldInfo struct {
@@ -116,6 +122,10 @@ var fields = map[Field]fieldInfo{
 	LevelBody:           {"level.body", domainGrant, sealed},
 	JobBody:             {"job.body", domainGrant, sealed},
 	SenderBody:          {"sender.body", domainGrant, sealed},
+	SecretBody:          {"secret.body", domainSecret, sealed},
+	ToolProcessBody:     {"tool_process.body", domainGrant, sealed},
+	ToolProcessKnown:    {"tool_process.registered", domainGrant, sealed},
+	CheckpointBody:      {"checkpoint.body", domainRun, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
@@ -126,6 +136,7 @@ var fields = map[Field]fieldInfo{
 	GrantScope:      {"grant.scope", domainGrant, blind},
 	JobCallKey:      {"job_call.key", domainGrant, blind},
 	SenderKey:       {"sender.key", domainGrant, blind},
+	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},
 }
 
 // String returns the name of the field for people.
@@ -168,6 +179,10 @@ var columns = map[Field]string{
 	LevelBody:           "levels.body",
 	JobBody:             "jobs.body",
 	SenderBody:          "senders.body",
+	SecretBody:          "secrets.body",
+	ToolProcessBody:     "tool_processes.body",
+	ToolProcessKnown:    "tool_processes.registered",
+	CheckpointBody:      "checkpoints.body",
 }
 
 // Column returns "table.column" of a field, as the schema calls it.
