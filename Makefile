@@ -52,6 +52,11 @@ bench: ## measure, each figure beside its limit or peer
 	@sh scripts/setup-tests.sh
 	$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 60m ./bench/...
 
+.PHONY: bench-peers
+bench-peers: ## measure a step beside DBOS and go-workflows (a module of its own)
+	@sh scripts/setup-tests.sh
+	cd bench/peers && $(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+
 .PHONY: fmt
 fmt: ## format the code
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
