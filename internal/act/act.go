@@ -19,6 +19,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -36,7 +37,9 @@ type Deps struct {
 	Approvals *approval.Approvals
 	Budget    *budget.Budget
 	Blobs     *blob.Store
-	Keeper    tool.Keeper // keeps what a call is about to change; nil: nothing is kept
+	Hide      *redact.Redactor // takes known values out of results; nil: none are known
+	Secrets   Secrets          // says which secrets there are; nil: none
+	Keeper    tool.Keeper      // keeps what a call is about to change; nil: nothing is kept
 	Logger    *slog.Logger
 	// Decide and Tell are policy.Decide and policy.Tell when nil. A test puts others
 	// here to see what a rule is good for; nothing that is shipped does.
@@ -101,7 +104,7 @@ func (a *Act) Call(ctx context.Context, r *run.Run, c Call) (Result, error) {
 	if begun && s.State != run.Open {
 		return recorded(r, s)
 	}
-	k, err := a.prepare(r, c)
+	k, err := a.prepare(r, c, begun)
 	switch {
 	case begun:
 		return a.resume(ctx, k, s, err)
@@ -144,7 +147,12 @@ func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
 	switch k.decided.Effect {
 	case policy.Deny:
 		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed: %s", k.decided))
-	case policy.Ask:
+	case policy.Ask, policy.Allow:
+	}
+	if err := a.secretsThere(ctx, k); err != nil {
+		return a.refuse(ctx, k, err) // before a person is asked about what cannot be done
+	}
+	if k.decided.Effect == policy.Ask {
 		return a.ask(ctx, k)
 	}
 	return a.allowed(ctx, k)
@@ -170,10 +178,17 @@ func recorded(r *run.Run, s run.Step) (Result, error) {
 	return res, nil
 }
 
-// prepare resolves, validates and derives: stages 1 to 3.
-func (a *Act) prepare(r *run.Run, c Call) (*call, error) {
+// prepare resolves, validates and derives: stages 1 to 3. A call that was begun before
+// is what it was then, whatever has become known as a secret since.
+func (a *Act) prepare(r *run.Run, c Call, begun bool) (*call, error) {
 	k := &call{Call: c, run: r}
 	k.mac = a.Vault.MAC("call", []byte(c.Tool), c.Input)
+	if !begun {
+		k.Tool = a.Hide.String(c.Tool)
+		if err := a.holdsSecret(c.Input); err != nil {
+			return k, err
+		}
+	}
 	def, err := a.Tools.Get(c.Tool)
 	if err != nil {
 		return k, err
@@ -219,7 +234,7 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 		return recorded(r, s)
 	}
 	c.Label = label.Join(c.Label, apr.Label)
-	k, err := a.prepare(r, c)
+	k, err := a.prepare(r, c, begun)
 	k.apr = apr.ID
 	switch {
 	case begun:
@@ -233,6 +248,9 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 	k.permit = a.policyInput(k)
 	if k.decided = a.Decide(k.permit); k.decided.Effect == policy.Deny {
 		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed any more: %s", k.decided))
+	}
+	if err := a.secretsThere(ctx, k); err != nil {
+		return a.refuse(ctx, k, err)
 	}
 	return a.execute(ctx, k, true)
 }
@@ -303,7 +321,7 @@ func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
 	case approval.Denied:
 		return a.denied(ctx, k, apr)
 	default:
-		res := refusal(k.Tool, fault.New(fault.Timeout, "nobody approved this call before the question expired"))
+		res := a.refusal(k.Tool, fault.New(fault.Timeout, "nobody approved this call before the question expired"))
 		return a.record(ctx, k, res, apr.ID, nil)
 	}
 }
@@ -351,7 +369,7 @@ var errDecided = errors.New("the question was decided meanwhile")
 // leave ends the wait: the turn ends without the call, which becomes a run of its
 // own if a person approves it later.
 func (a *Act) leave(ctx context.Context, k *call, apr approval.Approval) (Result, error) {
-	res, err := a.record(ctx, k, parked(k.Tool, apr.ID), apr.ID, func(ctx context.Context, tx *db.Tx) error {
+	res, err := a.record(ctx, k, a.parked(k.Tool, apr.ID), apr.ID, func(ctx context.Context, tx *db.Tx) error {
 		err := a.Approvals.DetachTx(ctx, tx, apr.ID)
 		if fault.Is(err, fault.Conflict) {
 			return errDecided
@@ -385,7 +403,7 @@ func (a *Act) refuse(ctx context.Context, k *call, cause error) (Result, error) 
 	if run.Unwinding(cause) {
 		return Result{}, cause
 	}
-	res := refusal(k.Tool, cause)
+	res := a.refusal(k.Tool, cause)
 	if k.decided.Effect == policy.Deny && k.permit != nil {
 		res.Label = label.Of(label.Own, label.Anyone) // what policy says is made from the call itself
 	}

@@ -18,6 +18,11 @@
 // repeatable call has no intent of its own: its outcome rides with the run's next
 // commit.
 //
+// No result holds a value that is registered as secret: it is taken out before the
+// result is kept anywhere, the stream of a long one too. An input that holds one is
+// refused before anything is made of it. A call that names a secret which is not
+// there is refused before anybody is asked.
+//
 // Every exit is audited in the commit that records it. Refusals are audited singly
 // up to twenty per subject, tool and hour, then counted.
 //

@@ -32,7 +32,7 @@ func (a *Act) execute(ctx context.Context, k *call, approved bool) (res Result, 
 		res, err = a.executeEffect(ctx, k, approved)
 	}
 	if gone, ok := errors.AsType[approvalGone](err); ok {
-		return a.record(ctx, k, refusal(k.Tool, gone.error), k.apr, nil)
+		return a.record(ctx, k, a.refusal(k.Tool, gone.error), k.apr, nil)
 	}
 	return res, err
 }
@@ -208,14 +208,14 @@ func (a *Act) executeLocal(ctx context.Context, k *call, approved bool) (Result,
 func (a *Act) settle(k *call, out tool.Output, err error, begun time.Time) Result {
 	var res Result
 	if err != nil {
-		res = failure(k, err)
+		res = a.failure(k, err)
 	} else {
 		text := out.Text
 		if out.JSON != nil {
 			text = string(out.JSON)
 		}
 		res = Result{Status: OK, Tool: k.Tool, Size: int64(len(text)), Label: k.labelOf(out)}
-		res.Text, res.Cut = clean(text)
+		res.Text, res.Cut = a.clean(text)
 	}
 	k.fill(&res)
 	res.Warnings = warnings(res)
@@ -230,8 +230,8 @@ func (k *call) labelOf(out tool.Output) label.Label {
 	return label.Of(k.def.Source, label.OperatorOnly)
 }
 
-func failure(k *call, err error) Result {
-	res := refusal(k.Tool, err)
+func (a *Act) failure(k *call, err error) Result {
+	res := a.refusal(k.Tool, err)
 	res.Status = Failed
 	if fault.Is(err, fault.Unknown) {
 		res.Status = Unclear
@@ -299,9 +299,9 @@ func (a *Act) perform(ctx context.Context, k *call) (_ Result, _ tool.Output, en
 	if !errors.Is(context.Cause(ctx), errAbandoned) {
 		why = "it was cancelled and did not stop"
 	}
-	res := failure(k, fault.New(fault.Unknown, "%s: %s (limit %s), so its outcome is unknown; do not repeat it", k.Tool, why, k.def.Timeout))
+	res := a.failure(k, fault.New(fault.Unknown, "%s: %s (limit %s), so its outcome is unknown; do not repeat it", k.Tool, why, k.def.Timeout))
 	if k.def.ReadOnly {
-		res = failure(k, fault.New(fault.Timeout, "%s: %s (limit %s)", k.Tool, why, k.def.Timeout))
+		res = a.failure(k, fault.New(fault.Timeout, "%s: %s (limit %s)", k.Tool, why, k.def.Timeout))
 	}
 	res.TookUS = time.Since(begun).Microseconds()
 	return res, tool.Output{}, false

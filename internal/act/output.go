@@ -18,9 +18,10 @@ import (
 // tailText is how much of the end of a long output a model is shown.
 const tailText = 4 << 10
 
-// clean makes text fit for a model and a row: valid, visible, not too long.
-func clean(text string) (string, bool) {
-	return guard.CutText(guard.CleanText(text), MaxText)
+// clean makes text fit for a model and a row: without what must not be shown, valid,
+// visible, not too long.
+func (a *Act) clean(text string) (string, bool) {
+	return guard.CutText(guard.CleanText(a.Hide.String(text)), MaxText)
 }
 
 // guarded is result for a stream that may panic: it is the tool's code.
@@ -35,7 +36,7 @@ func (a *Act) guarded(ctx context.Context, k *call, out tool.Output, err error) 
 		if k.def.ReadOnly {
 			class = fault.Internal
 		}
-		res = failure(k, fault.New(class, "the output of %s panicked: %v", k.Tool, p))
+		res = a.failure(k, fault.New(class, "the output of %s panicked: %v", k.Tool, p))
 	}()
 	return a.result(ctx, k, out, err)
 }
@@ -43,12 +44,12 @@ func (a *Act) guarded(ctx context.Context, k *call, out tool.Output, err error) 
 // result turns a handler's answer into a Result: output bounds and the blob.
 func (a *Act) result(ctx context.Context, k *call, out tool.Output, err error) Result {
 	if err != nil {
-		return failure(k, timedOut(ctx, k, err))
+		return a.failure(k, timedOut(ctx, k, err))
 	}
 	res := Result{Status: OK, Tool: k.Tool, Label: k.labelOf(out)}
 	src := source(out)
-	if err := a.keep(ctx, k, src, &res); err != nil {
-		bad := failure(k, timedOut(ctx, k, err))
+	if err := a.keep(ctx, k, a.Hide.Reader(src), &res); err != nil {
+		bad := a.failure(k, timedOut(ctx, k, err))
 		bad.Label = res.Label
 		return bad
 	}
@@ -80,7 +81,7 @@ func (a *Act) keep(ctx context.Context, k *call, src io.ReadCloser, res *Result)
 	}
 	if len(more) < MaxText/2 {
 		res.Size = int64(len(head) + len(more))
-		res.Text, res.Cut = clean(string(head) + string(more))
+		res.Text, res.Cut = a.clean(string(head) + string(more))
 		return nil
 	}
 	tail := &tailBuffer{}

@@ -89,11 +89,11 @@ const (
 )
 
 // refusal is a result of a call that was not made.
-func refusal(tool string, err error) Result {
+func (a *Act) refusal(tool string, err error) Result {
 	text := err.Error()
 	if hint := fault.HintOf(err); hint != "" {
 		text += " (" + hint + ")"
 	}
-	text, _ = clean(text)
+	text, _ = a.clean(text)
 	return Result{Status: Refused, Tool: tool, Text: text, Class: fault.ClassOf(err), Label: label.Of(label.Own, label.OperatorOnly)}
 }

@@ -35,7 +35,7 @@ func (a *Act) allowed(ctx context.Context, k *call) (Result, error) {
 }
 
 func (a *Act) denied(ctx context.Context, k *call, apr approval.Approval) (Result, error) {
-	res := refusal(k.Tool, fault.New(fault.Denied, "%s refused this call%s", apr.Resolver, noted(apr.Note)))
+	res := a.refusal(k.Tool, fault.New(fault.Denied, "%s refused this call%s", apr.Resolver, noted(apr.Note)))
 	return a.record(ctx, k, res, apr.ID, nil)
 }
 
@@ -62,12 +62,12 @@ func (a *Act) review(ctx context.Context, k *call) (Result, error) {
 	if found {
 		ask.ID, keep = waits.ID, nil
 	}
-	return a.record(ctx, k, parked(k.Tool, ask.ID), ask.ID, keep)
+	return a.record(ctx, k, a.parked(k.Tool, ask.ID), ask.ID, keep)
 }
 
 // parked is what a turn is told of a call that a person may still approve.
-func parked(tool, id string) Result {
-	res := refusal(tool, fault.New(fault.Waiting, "parked for review as %s and not done; do not rely on it having happened", id))
+func (a *Act) parked(tool, id string) Result {
+	res := a.refusal(tool, fault.New(fault.Waiting, "parked for review as %s and not done; do not rely on it having happened", id))
 	res.Status = Parked
 	return res
 }

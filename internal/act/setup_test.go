@@ -151,7 +151,7 @@ func (b *bench) refs(ctx context.Context) iter.Seq2[audit.Ref, error] {
 	}
 }
 
-// authority may use tool:free, must ask for tool:ask and nothing else.
+// authority may use tool:free, must ask for tool:ask and secrets, and nothing else.
 func (b *bench) authority() *Authority {
 	auto, err := policy.NewAutonomy(policy.Assisted, nil)
 	if err != nil {
@@ -161,6 +161,7 @@ func (b *bench) authority() *Authority {
 		Subject: "agent:test", Agent: "test", Conversation: "conv_1", Tier: policy.Trusted, Autonomy: auto,
 		Grants: policy.NewLayer("test", []policy.Rule{
 			{Effect: policy.Allow, Scope: scope.Must("tool:free")}, {Effect: policy.Ask, Scope: scope.Must("tool:ask")},
+			{Effect: policy.Ask, Scope: scope.Must("secret")},
 		}),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
@@ -113,6 +114,7 @@ type Deps struct {
 	Authority Authority // nil: nothing beside the roles
 	Models    Models
 	Prices    *model.Catalog
+	Hide      *redact.Redactor // takes known values out of what a model is told and says; nil: none are known
 	Logger    *slog.Logger
 	Now       func() time.Time
 }

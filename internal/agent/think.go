@@ -131,7 +131,7 @@ func (t *turn) generate(ctx context.Context, m Model, req model.Request, sink mo
 	defer cancel()
 	done := make(chan answer, 1)
 	go func() { // ends when the provider returns; it writes to nobody after that
-		resp, err := m.Provider.Generate(ctx, req, sink)
+		resp, err := model.Hiding(ctx, t.a.Hide, m.Provider, req, sink)
 		done <- answer{resp, err}
 	}()
 	select {

@@ -193,7 +193,9 @@ func checkFloor(s *source, spec ast.Node, to string, report reporter) {
 }
 
 // checkNames looks for the functions and types that only some may use.
-func checkNames(s *source, report reporter) {
+func checkNames(s *source, report reporter) { checkOwned(s, ownedNames, report) }
+
+func checkOwned(s *source, names []ownedUse, report reporter) {
 	imports := map[string]string{} // local name → path
 	for _, spec := range s.tree.Imports {
 		to, _ := strconv.Unquote(spec.Path.Value) // checkImports reports the error
@@ -212,7 +214,7 @@ func checkNames(s *source, report reporter) {
 		if !ok || x.Obj != nil { // a local thing of the same name
 			return true
 		}
-		for _, u := range ownedNames {
+		for _, u := range names {
 			if imports[x.Name] != u.pkg || sel.Sel.Name != u.name {
 				continue
 			}

@@ -32,6 +32,7 @@ type Audit struct {
 	node  string
 	every int64
 	log   *slog.Logger
+	hide  func(string) string // nil: nothing is hidden
 
 	mu    sync.Mutex             // Start and Stop only: never waited for by the writer
 	state atomic.Pointer[writer] // nil until Start and from Stop on
@@ -44,12 +45,24 @@ type writer struct {
 	start link // the chain's opening, with seq 0
 }
 
+// Option changes an Audit while it is made.
+type Option func(*Audit)
+
+// Hide has every text of an entry changed before it is recorded. What is recorded is
+// signed, stored readable and exported as it is, so this is the last place where a
+// value that must not be shown can be taken out.
+func Hide(fn func(string) string) Option { return func(a *Audit) { a.hide = fn } }
+
 // New returns the audit of one node. It records nothing before Start.
-func New(d *db.DB, v *vault.Vault, node string, log *slog.Logger) *Audit {
+func New(d *db.DB, v *vault.Vault, node string, log *slog.Logger, options ...Option) *Audit {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Audit{db: d, vault: v, key: v.AuditKey(), sign: v.SigningKey(), node: text(node), every: CheckpointEvery, log: log}
+	a := &Audit{db: d, vault: v, key: v.AuditKey(), sign: v.SigningKey(), node: text(node), every: CheckpointEvery, log: log}
+	for _, o := range options {
+		o(a)
+	}
+	return a
 }
 
 // Start opens a chain, which names the end of the node's chain before. Calling it
@@ -185,16 +198,24 @@ func (a *Audit) register(tx *db.Tx, w *writer) *db.Register {
 	}, func(context.Context, *db.Tx, any) error { return nil })
 }
 
+// text is a field as it is recorded.
+func (a *Audit) text(s string) string {
+	if a.hide != nil {
+		s = a.hide(s)
+	}
+	return text(s)
+}
+
 func (a *Audit) record(chain string, seq, at int64, e Entry) (string, error) {
 	r := record{
-		Chain: chain, Seq: seq, At: at, Kind: text(e.Kind), Actor: text(e.Actor), Subject: text(e.Subject), Tool: text(e.Tool),
-		InputMAC: hex.EncodeToString(e.InputMAC), Outcome: text(e.Outcome), Reason: text(e.Reason),
-		DurationUS: e.DurationUS, CostMicroUSD: e.CostMicroUSD, Count: e.Count, Run: text(e.Run), Step: text(e.Step),
+		Chain: chain, Seq: seq, At: at, Kind: a.text(e.Kind), Actor: a.text(e.Actor), Subject: a.text(e.Subject), Tool: a.text(e.Tool),
+		InputMAC: hex.EncodeToString(e.InputMAC), Outcome: a.text(e.Outcome), Reason: a.text(e.Reason),
+		DurationUS: e.DurationUS, CostMicroUSD: e.CostMicroUSD, Count: e.Count, Run: a.text(e.Run), Step: a.text(e.Step),
 	}
 	if len(e.Scopes) > 0 {
 		parts := make([][]byte, len(e.Scopes))
 		for i, s := range e.Scopes {
-			r.Scopes = append(r.Scopes, redact(s))
+			r.Scopes = append(r.Scopes, a.text(redact(s)))
 			parts[i] = []byte(s)
 		}
 		r.ScopeMAC = hex.EncodeToString(a.vault.MAC("audit.scope", parts...))
