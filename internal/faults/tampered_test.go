@@ -57,6 +57,9 @@ var unseen = map[string]string{
 	"levels.body":        "no level is set here",
 	"jobs.body":          "no job runs here",
 	"senders.body":       "nobody is paired here",
+
+	"tool_processes.body":       "there is no tool process here",
+	"tool_processes.registered": "there is no tool process here",
 }
 
 // TestATamperedRowIsNamed flips a bit of every sealed column of a store that has

@@ -162,8 +162,15 @@ func (in Instance) HomeFile() string { return filepath.Join(in.StateDir, "home")
 // ReserveFile keeps space so that a full disk can end in read-only mode.
 func (in Instance) ReserveFile() string { return filepath.Join(in.StateDir, "reserve") }
 
-// KeyFile is the master key in its key-file form.
+// KeyFile opens the vault in its key-file form. Without a vault file beside it, it is
+// the master key itself.
 func (in Instance) KeyFile() string { return filepath.Join(in.StateDir, "master.key") }
+
+// NextKeyFile is a key file that is about to take that one's place.
+func (in Instance) NextKeyFile() string { return filepath.Join(in.StateDir, "master.key.next") }
+
+// VaultFile is the master key, wrapped by what opens it. The store keeps a copy.
+func (in Instance) VaultFile() string { return filepath.Join(in.StateDir, "vault") }
 
 // LogFile is what a detached daemon logs to.
 func (in Instance) LogFile() string { return filepath.Join(in.StateDir, "ombud.log") }
@@ -174,6 +181,11 @@ func (in Instance) BackupDir() string { return filepath.Join(in.StateDir, "backu
 // Workspace is the directory the file tools work in unless configured. It is
 // not under StateDir, so that "the parent of the workspace" is never the key.
 func (in Instance) Workspace() string { return filepath.Join(in.DataDir, "workspace") }
+
+// ToolDir is the directory of a tool process, the only one it may change unless it
+// is given others. Like the workspace it is not under StateDir, which is hidden from
+// every program ombud starts.
+func (in Instance) ToolDir(name string) string { return filepath.Join(in.DataDir, "tools", name) }
 
 // Socket is the operator's socket.
 func (in Instance) Socket() string { return filepath.Join(in.RuntimeDir, socketName) }
