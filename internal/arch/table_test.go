@@ -33,6 +33,7 @@ var floors = map[string]floor{
 	"internal/db":        ground,
 	"internal/vault":     ground,
 	"internal/blob":      ground,
+	"internal/cron":      ground,
 
 	"internal/eventlog": record,
 	"internal/audit":    record,
@@ -105,6 +106,7 @@ var sameFloor = []edge{
 	{"internal/db", "internal/fault", "errors have a class"},
 	{"internal/vault", "internal/fault", "errors have a class"},
 	{"internal/blob", "internal/fault", "errors have a class"},
+	{"internal/cron", "internal/fault", "errors have a class"},
 	{"internal/db", "internal/failpoint", "a commit is a place where the crash campaign kills"},
 	{"internal/vault", "internal/failpoint", "so is every write of a file that opens the store"},
 	{"internal/blob", "internal/db", "its pieces are rows"},
@@ -186,7 +188,7 @@ var owned = []ownedImport{
 }
 
 // pure packages decide from their input alone.
-var pure = []string{"internal/fault", "internal/label", "internal/scope", "internal/policy"}
+var pure = []string{"internal/fault", "internal/label", "internal/scope", "internal/policy", "internal/cron"}
 
 // impure are the imports that would make them depend on more.
 var impure = []string{
