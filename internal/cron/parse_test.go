@@ -150,7 +150,7 @@ func TestUnknownZoneSuggestsNearOnes(t *testing.T) {
 			t.Errorf("CRON_TZ=%s is read", name)
 		}
 	}
-	for name, want := range map[string]string{"utc": "UTC", "EUROPE/BERLIN": "Europe/Berlin", "local": "Local", "Etc/GMT+3": "Etc/GMT+3"} {
+	for name, want := range map[string]string{"utc": "UTC", "EUROPE/BERLIN": "Europe/Berlin", "local": time.Local.String(), "Etc/GMT+3": "Etc/GMT+3"} {
 		if loc, err := Zone(name); err != nil || loc.String() != want {
 			t.Errorf("%q is %v, %v", name, loc, err)
 		}
