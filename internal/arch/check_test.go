@@ -34,7 +34,7 @@ func (s *source) at(n ast.Node) string {
 }
 
 // parseHouse reads every Go file below fsys but those the go command leaves out
-// too (testdata, names that begin with a dot or an underscore).
+// too (testdata, names that begin with a dot or an underscore, other modules).
 func parseHouse(fsys fs.FS) (*house, error) {
 	h := &house{}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -44,7 +44,7 @@ func parseHouse(fsys fs.FS) (*house, error) {
 		base := path.Base(name)
 		hidden := name != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_"))
 		switch {
-		case d.IsDir() && (hidden || base == "testdata"):
+		case d.IsDir() && (hidden || base == "testdata" || name != "." && isModule(fsys, name)):
 			return fs.SkipDir
 		case d.IsDir() || hidden || path.Ext(name) != ".go":
 			return nil
@@ -61,6 +61,11 @@ func parseHouse(fsys fs.FS) (*house, error) {
 	})
 	slices.Sort(h.packages)
 	return h, err
+}
+
+func isModule(fsys fs.FS, dir string) bool {
+	_, err := fs.Stat(fsys, path.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func parseSource(fsys fs.FS, name string) (*source, error) {
