@@ -55,6 +55,9 @@ var floors = map[string]floor{
 	"internal/job":    work,
 	"internal/outbox": work,
 
+	// It keeps files for undo and sees calls as act does, before and after their effect.
+	"internal/checkpoint": work,
+
 	"internal/model":   mind,
 	"internal/model/*": mind,
 	"internal/memory":  mind,
