@@ -98,6 +98,11 @@ var errConflict = fault.New(fault.Conflict, "a message with this key and another
 // Intake takes a message in, in one transaction. Errors: Invalid if it is empty or
 // too long, Conflict, or the store's; then nothing was taken.
 func (a *Agents) Intake(ctx context.Context, in Inbound) (Accepted, error) {
+	if a.Refuse != nil {
+		if err := a.Refuse(); err != nil {
+			return Accepted{}, err
+		}
+	}
 	if len(in.Text) > a.cfg.MaxMessage {
 		return Accepted{}, fault.New(fault.Invalid, "the message has %d bytes; at most %d are taken", len(in.Text), a.cfg.MaxMessage).
 			WithHint("put long content into a file and ask about the file")

@@ -33,6 +33,7 @@ var floors = map[string]floor{
 	"internal/db":        ground,
 	"internal/vault":     ground,
 	"internal/blob":      ground,
+	"internal/hold":      ground,
 	"internal/cron":      ground,
 
 	"internal/eventlog": record,
@@ -54,6 +55,7 @@ var floors = map[string]floor{
 	"internal/act":    work,
 	"internal/job":    work,
 	"internal/outbox": work,
+	"internal/backup": work,
 
 	// It keeps files for undo and sees calls as act does, before and after their effect.
 	"internal/checkpoint": work,
@@ -112,6 +114,8 @@ var sameFloor = []edge{
 	{"internal/cron", "internal/fault", "errors have a class"},
 	{"internal/db", "internal/failpoint", "a commit is a place where the crash campaign kills"},
 	{"internal/vault", "internal/failpoint", "so is every write of a file that opens the store"},
+	{"internal/hold", "internal/fault", "errors have a class"},
+	{"internal/hold", "internal/db", "the hold is a row"},
 	{"internal/blob", "internal/db", "its pieces are rows"},
 	{"internal/blob", "internal/vault", "its pieces are sealed"},
 	{"internal/blob", "internal/id", "a blob has an id"},

@@ -149,6 +149,13 @@ func (l *Leases) ReleaseTx(ctx context.Context, tx *db.Tx, held Lease) error {
 	return nil
 }
 
+// ForgetTx ends every lease: the store was restored from a backup, so no holder of
+// one knows this store. Fences go on where they were.
+func ForgetTx(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, `DELETE FROM leases`)
+	return err
+}
+
 // Holder returns the last holder of a name, which may have run out, or NotFound.
 func (l *Leases) Holder(ctx context.Context, name string) (Lease, error) {
 	var out Lease

@@ -19,6 +19,9 @@ const maxProbes = 8
 func (o *Outbox) runOnce(ctx context.Context) (int, error) {
 	taken := 0
 	var failed error
+	if o.opt.Held() {
+		return 0, nil
+	}
 	for _, channel := range o.senders.names() {
 		plain, rows, err := o.senders.get(channel)
 		if err != nil {

@@ -80,7 +80,10 @@ type Options struct {
 	// OnTrouble joins the commit that makes an item failed or uncertain: the place to
 	// tell the turn and the person. It may run twice.
 	OnTrouble func(ctx context.Context, tx *db.Tx, it Item) error
-	Logger    *slog.Logger
+	// Held is asked before anything is sent or probed: while it is true everything
+	// waits. Default never.
+	Held   func() bool
+	Logger *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -100,6 +103,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnTrouble == nil {
 		o.OnTrouble = func(context.Context, *db.Tx, Item) error { return nil }
+	}
+	if o.Held == nil {
+		o.Held = func() bool { return false }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -200,7 +206,7 @@ func (o *Outbox) AppendTx(ctx context.Context, tx *db.Tx, m Message) (Item, erro
 // conversation is ahead. The error is the store's; that of the channel is in it.
 func (o *Outbox) sendAtOnce(ctx context.Context, tx *db.Tx, s TxSender, it *Item) error {
 	busy, err := o.busy(ctx, tx, it.Conversation)
-	if err != nil || busy {
+	if err != nil || busy || o.opt.Held() {
 		return err
 	}
 	if err := o.sendTx(ctx, tx, s, it); err != nil {

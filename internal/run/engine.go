@@ -87,7 +87,10 @@ type Options struct {
 	// Home names the place of which this process holds the lock, so that every
 	// earlier node of the same home is dead, whatever its lease says. It must be
 	// another in every installation; "" if there is none.
-	Home   string
+	Home string
+	// Held is asked before anything is begun: while it is true no run is claimed and
+	// no timer fires. Default never.
+	Held   func() bool
 	Logger *slog.Logger
 }
 
@@ -128,6 +131,9 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *En
 	}
 	if o.LeaseTTL <= 0 {
 		o.LeaseTTL = 30 * time.Second
+	}
+	if o.Held == nil {
+		o.Held = func() bool { return false }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -268,7 +274,7 @@ func (e *Engine) dispatchOnce(ctx context.Context) (more bool, err error) {
 	e.mu.Lock()
 	room := min(e.opt.Slots-len(e.live), 64)
 	e.mu.Unlock()
-	if room <= 0 || e.isStopping() {
+	if room <= 0 || e.isStopping() || e.opt.Held() {
 		return false, nil
 	}
 	due, err := e.due(ctx, room)

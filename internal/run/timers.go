@@ -46,6 +46,16 @@ func (e *Engine) DisarmTx(ctx context.Context, tx *db.Tx, id string) (bool, erro
 	return n > 0, err
 }
 
+// SkipOverdue disarms the timers that should have fired by now, and returns how many.
+func (e *Engine) SkipOverdue(ctx context.Context) (n int, err error) {
+	err = e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		moved, err := tx.Exec(ctx, "UPDATE timers SET state = 'disarmed' WHERE state = 'armed' AND fire_at <= $1", tx.Now())
+		n = int(moved)
+		return err
+	})
+	return n, err
+}
+
 func (e *Engine) scanTimer(r *db.Rows) (t Timer, err error) {
 	var payload []byte
 	if err := r.Scan(&t.ID, &t.Kind, &t.Owner, &t.At, &payload); err != nil {
@@ -75,7 +85,7 @@ func (e *Engine) TimersIn(ctx context.Context, q db.Q, owner string) ([]Timer, e
 // machine that slept catches up at the next look, at most Options.Poll away.
 func (e *Engine) fireOnce(ctx context.Context) error {
 	const due = "SELECT id, kind, owner, nominal, payload FROM timers WHERE state = 'armed' AND fire_at <= $1 ORDER BY fire_at, id LIMIT 64"
-	for {
+	for !e.opt.Held() {
 		var found []Timer
 		err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
 			found, err = db.All(ctx, q, e.scanTimer, due, e.db.Time())
@@ -90,6 +100,7 @@ func (e *Engine) fireOnce(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
 }
 
 // fire leaves the event and marks the timer in one commit. The event's id names

@@ -135,6 +135,13 @@ func (e *Engine) recoverOnce(ctx context.Context, othersDead bool) error {
 	})
 }
 
+// ForgetNodesTx forgets every node that was alive in a store: it was restored from a
+// backup, so none of them writes to this one.
+func ForgetNodesTx(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, "DELETE FROM nodes")
+	return err
+}
+
 func (e *Engine) lostRuns(ctx context.Context, othersDead bool) (lost []lostRun, err error) {
 	query := "SELECT id, owner, fence FROM runs WHERE state IN ('running', 'cancelling') AND owner <> $1"
 	if !othersDead {
