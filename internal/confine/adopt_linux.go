@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,6 +71,42 @@ func bury() error {
 		}
 	}
 	return nil
+}
+
+// endOrphans ends what a job left whose launcher died: children of this process
+// that it did not start, in a session that is not its own.
+func endOrphans() {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return
+	}
+	for range maxDepth { // what they started becomes ours as they die
+		pids, err := orphans(session)
+		if err != nil || len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL) // it has ended already
+		}
+		for _, pid := range pids {
+			var status unix.WaitStatus
+			_, _ = unix.Wait4(pid, &status, 0, nil) // or bury had it
+		}
+	}
+}
+
+func orphans(session int) ([]int, error) {
+	own.mu.Lock() // nobody is between fork and list
+	defer own.mu.Unlock()
+	pids, err := childrenOf(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		_, ours := own.set.Load(pid)
+		sid, err := unix.Getsid(pid)
+		return ours || err != nil || sid == session
+	}), nil
 }
 
 // childrenOf lists the children of all threads of a process.

@@ -12,29 +12,6 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary play the jobs.
-func TestMain(m *testing.M) {
-	switch os.Getenv("CONFINE_ROLE") {
-	case "":
-		os.Exit(m.Run())
-	case "grandparent": // starts a child in a session of its own and dies
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), "CONFINE_ROLE=orphan")
-		cmd.Stdout = os.Stdout
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if err := cmd.Start(); err != nil {
-			os.Exit(1)
-		}
-		os.Exit(0)
-	case "orphan":
-		os.Stdout.WriteString(strconv.Itoa(os.Getpid()) + "\n")
-		buf := make([]byte, 1)
-		f, _ := os.Open(os.Getenv("CONFINE_FIFO"))
-		f.Read(buf) // until the test lets go
-		os.Exit(0)
-	}
-}
-
 func TestADoubleForkedChildStaysAJobAndIsBuried(t *testing.T) {
 	stop, err := Adopt(slog.New(slog.DiscardHandler))
 	if err != nil {
