@@ -18,6 +18,8 @@ have_postgres || missing="$missing postgresql"
 if [ "$(uname -s)" = Linux ]; then
 	command -v strace >/dev/null || missing="$missing strace"
 fi
+# The examples in Python are run; only the standard library is needed.
+command -v python3 >/dev/null || missing="$missing python3"
 if [ "${1:-}" = race ] && ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
 	missing="$missing gcc libc6-dev"
 fi

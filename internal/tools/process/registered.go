@@ -184,7 +184,7 @@ func (s *Spec) definition(raw json.RawMessage, t Tool, held func() bool) (tool.D
 	def := tool.Definition{
 		Name: t.Name, Description: t.Description, Input: d.InputSchema, Kind: tool.Effect,
 		ReadOnly: t.ReadOnly, Irreversible: !t.ReadOnly && !reads, Repeat: tool.AtMostOnce,
-		Timeout: s.timeout(), MaxOutput: maxOutput, Source: label.Untrusted("tool:" + s.Name), Revision: t.revision,
+		Timeout: s.CallTimeout(), MaxOutput: maxOutput, Source: label.Untrusted("tool:" + s.Name), Revision: t.revision,
 		Scopes:  func(json.RawMessage) ([]scope.Scope, error) { return slices.Clone(needs), nil },
 		Summary: func(input json.RawMessage) string { return t.Name + " " + shown(string(input), maxSummary) },
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/secret"
 )
 
 // Spec is what the operator says of a tool process. It is kept as JSON.
@@ -71,7 +72,6 @@ var (
 	processForm  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 	toolForm     = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*(\.[a-zA-Z0-9_-]+)*$`)
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	secretForm   = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}$`)
 )
 
 // ownVariables are set by ombud, or change what runs.
@@ -167,9 +167,8 @@ func (s *Spec) checkSecrets() error {
 		if !variableForm.MatchString(variable) || slices.Contains(ownVariables, strings.ToUpper(variable)) {
 			return fault.New(fault.Invalid, "a secret cannot be put into the variable %q", shown(variable, maxExcerpt))
 		}
-		if !secretForm.MatchString(name) {
-			return fault.New(fault.Invalid, "%q is no name of a secret", shown(name, maxExcerpt)).
-				WithHint("a secret is given by its name, as in --secret %s=NAME; ombud secret set NAME keeps it", variable)
+		if err := secret.CheckName(name); err != nil { // it does not repeat the name, which may be the value
+			return err
 		}
 	}
 	return nil
@@ -225,7 +224,8 @@ func (s *Spec) narrowed(tool string) (scope.Scope, bool) {
 	return scope.Scope{}, false
 }
 
-func (s *Spec) timeout() time.Duration {
+// CallTimeout is how long a call may take.
+func (s *Spec) CallTimeout() time.Duration {
 	if s.Timeout > 0 {
 		return s.Timeout
 	}
@@ -254,14 +254,14 @@ func (s *Spec) profile(dir string) confine.Profile {
 func (s *Spec) environment(dir string, value func(name string) (string, error)) ([]string, error) {
 	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=" + dir}
 	for _, variable := range slices.Sorted(maps.Keys(s.Secrets)) {
-		secret, err := value(s.Secrets[variable])
+		text, err := value(s.Secrets[variable])
 		if err != nil {
 			return nil, fmt.Errorf("secret %s: %w", s.Secrets[variable], err)
 		}
-		if strings.ContainsRune(secret, 0) {
+		if strings.ContainsRune(text, 0) {
 			return nil, fault.New(fault.Invalid, "secret %s holds a NUL byte, which no variable can", s.Secrets[variable])
 		}
-		env = append(env, variable+"="+secret)
+		env = append(env, variable+"="+text)
 	}
 	return env, nil
 }
