@@ -132,7 +132,7 @@ func NewGrants(d *db.DB, v *vault.Vault, log *eventlog.Log, a Auditor, usual pol
 }
 
 // kinds are the first words of subjects that can be granted to.
-var kinds = []string{"agent", "harness", "loop", "mcp", "peer", "recipe", "workflow"}
+var kinds = []string{"agent", "harness", "loop", "mcp", "peer", "recipe", "tool", "workflow"}
 
 // CheckSubject refuses what is no subject a grant can be for.
 func CheckSubject(subject string) error {

@@ -1,0 +1,21 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/ombud-run/ombud/internal/db"
+)
+
+// mainConversation is the local one in which the operator is told what belongs to no
+// other.
+const mainConversation = "main"
+
+// NoticeTx tells the operator something in the conversation main, once for each cause.
+// It is no part of the history: whoever wrote it, no model reads it.
+func (a *Agents) NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) error {
+	conv, err := a.openTx(ctx, tx, Local(mainConversation), Default, mainConversation)
+	if err != nil {
+		return err
+	}
+	return a.replyTx(ctx, tx, conv, cause, 0, text)
+}
