@@ -345,6 +345,9 @@ func (l *Loader) copy(ctx context.Context, t Table, rows [][]any) (err error) {
 	return errors.Join(err, raw)
 }
 
+// Sound lets SQLite check its whole file, the indexes too; see Integrity.
+func (d *DB) Sound(ctx context.Context) error { return d.integrity(ctx, "PRAGMA integrity_check(1)") }
+
 // Lock takes the lock of an instance for work without a daemon on files that no
 // store is open on. Running if a daemon has it.
 func Lock(path string) (unlock func(), err error) {

@@ -8,12 +8,14 @@ import (
 
 // Integrity lets SQLite check its whole file; on PostgreSQL that is the server's
 // own business. Verification if the file is damaged.
-func (d *DB) Integrity(ctx context.Context) error {
+func (d *DB) Integrity(ctx context.Context) error { return d.integrity(ctx, "PRAGMA quick_check(1)") }
+
+func (d *DB) integrity(ctx context.Context, pragma string) error {
 	if d.postgres {
 		return nil
 	}
 	var said string
-	if err := d.readPool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&said); err != nil {
+	if err := d.readPool.QueryRowContext(ctx, pragma).Scan(&said); err != nil {
 		return d.dialect.classify(err)
 	}
 	if said != "ok" {
