@@ -1,6 +1,7 @@
 #!/bin/sh
 # Puts on this machine what the tests need and Go does not bring:
-#   PostgreSQL's server programs (tests start clusters of their own), strace;
+#   PostgreSQL's server programs (tests start clusters of their own), strace, and
+#   dbus-daemon (the keyring is tested on a bus of the test's own);
 #   with the argument "race" also a C compiler, for the race detector.
 # As root on a Debian system it installs what is missing through apt. Elsewhere it
 # says what is missing and goes on: those tests are then skipped, and fail if CI=true.
@@ -17,6 +18,7 @@ missing=
 have_postgres || missing="$missing postgresql"
 if [ "$(uname -s)" = Linux ]; then
 	command -v strace >/dev/null || missing="$missing strace"
+	command -v dbus-daemon >/dev/null || missing="$missing dbus-daemon"
 fi
 # The examples in Python are run; only the standard library is needed.
 command -v python3 >/dev/null || missing="$missing python3"

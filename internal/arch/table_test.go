@@ -100,7 +100,6 @@ var floors = map[string]floor{
 	"internal/model/modeltest": support,
 	"bench":                    support,
 	"examples/*":               support,
-	"examples/*":               support,
 }
 
 // edge is an import within one floor. The edges of a floor form no cycle.

@@ -8,6 +8,7 @@ import (
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -42,7 +43,21 @@ func (a *app) place() (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	return Place{Instance: a.where, Config: loaded, Environment: config.ReadEnvironment(a.getenv)}, nil
+	return a.placeOf(loaded), nil
+}
+
+func (a *app) placeOf(loaded *config.Loaded) Place {
+	p := Place{Instance: a.where, Config: loaded, Environment: config.ReadEnvironment(a.getenv)}
+	if a.hasTerminal() {
+		p.Ask = func(ctx context.Context, q vault.Question) (*vault.Secret, error) {
+			secret, err := a.askPassphrase(ctx, q)
+			if err == nil {
+				a.answered, err = vault.NewPassphrase("typed in the terminal", secret.Reveal()) // a command may need it twice
+			}
+			return secret, err
+		}
+	}
+	return p
 }
 
 // running reports whether a daemon answers. An error says that this cannot be
@@ -91,12 +106,22 @@ func (a *app) ensure(ctx context.Context) (started bool, err error) {
 // one started here: of several commands that start one at the same instant, all
 // but one lose the lock and take the winner's.
 func (a *app) start(ctx context.Context, args ...string) error {
-	if _, err := a.loadConfig(); err != nil {
+	loaded, err := a.loadConfig()
+	if err != nil {
 		return err // what the child would say, without the detour
 	}
 	if err := a.where.MakeDirs(); err != nil {
 		return err
 	}
+	if err := a.gather(ctx, loaded); err != nil {
+		return err
+	}
+	defer func() {
+		if a.hand != nil {
+			a.hand.secret.Wipe()
+			a.hand = nil
+		}
+	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fault.New(fault.Unavailable, "no daemon answered within %s", span(startLimit)).
 		WithHint("ombud logs shows how far it came; ombud doctor looks at what it needs"))
 	defer cancel()

@@ -71,7 +71,7 @@ func (a *app) examine(ctx context.Context) doctorResult {
 		c.configured(a.where.ConfigFile())
 	}
 	c.directories(a)
-	c.key(a.where.KeyFile(), a.where.StateDB())
+	c.vault(a, loaded)
 	c.disk(a.where.StateDir)
 	c.clock(a.now())
 	running, err := a.running(ctx)
@@ -130,20 +130,49 @@ func (c *checks) directories(a *app) {
 	}
 }
 
-// key looks at the key file without keeping what is in it.
-func (c *checks) key(path, store string) {
-	_, err := vault.ReadKeyFile(path)
-	switch {
-	case err == nil:
-		c.add("key.usable", checkOK, "it protects against those who get the store without it; it does not against who reads this account's files",
-			"%s, only you can read it", path)
-	case !errors.Is(err, fs.ErrNotExist):
-		c.fail("key.usable", err)
-	case exists(store):
-		c.add("key.usable", checkFail, "restore it from a backup; without it nothing sealed can be opened", "the store is there, its key %s is not", path)
-	default:
-		c.add("key.usable", checkSkip, "", "%s is made at the first start", path)
+// vault looks at what opens the store, without opening anything.
+func (c *checks) vault(a *app, loaded *config.Loaded) {
+	if loaded == nil {
+		return // what opens it is configured
 	}
+	f, s := vaultFiles(a.where), a.vaultSources(loaded)
+	st, err := vault.Look(f, s, vault.Memory{})
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !exists(a.where.StateDB()):
+		c.add("key.usable", checkSkip, "", "%s is made at the first start", f.Envelope)
+		return
+	case errors.Is(err, fs.ErrNotExist):
+		c.add("key.usable", checkFail, "ombud up puts the copy in place that the store keeps; else restore it from a backup",
+			"the store is there, its vault file %s is not", f.Envelope)
+		return
+	case err != nil:
+		c.fail("key.usable", err)
+		return
+	case !exists(f.Envelope):
+		c.add("key.usable", checkWarn, "ombud up puts the copy in place that the store keeps, or makes one around the key file",
+			"there is no vault file %s", f.Envelope)
+		return
+	}
+	var kinds []string
+	for _, w := range st.Wraps {
+		kinds = append(kinds, string(w.Kind))
+		if w.Kind != vault.ByFile {
+			continue
+		}
+		if err := vault.CheckKeyFile(f.Key); err != nil && !(errors.Is(err, fs.ErrNotExist) && len(st.Wraps) > 1) {
+			c.fail("key.usable", err)
+			return
+		}
+	}
+	c.add("key.usable", checkOK, "", "the vault opens by %s (vault.source is %s)", strings.Join(kinds, " or "), st.Use)
+	if path := s.PassphraseFile; path != "" {
+		secret, err := vault.ReadPassphraseFile(path)
+		if err != nil {
+			c.fail("key.passphrase", err)
+		}
+		secret.Wipe()
+	}
+	c.add("key.protects", checkWarn, "ombud vault status tells all of it; ombud vault passphrase sets a passphrase", "not against %s", st.Exposed[0])
 }
 
 func exists(path string) bool {
@@ -284,7 +313,7 @@ func (c *checks) store(ctx context.Context, a *app, loaded *config.Loaded) {
 		c.add("store.sound", checkSkip, "", "%s is made at the first start", a.where.StateDB())
 		return
 	}
-	*c = append(*c, a.roof.CheckStore(ctx, Place{Instance: a.where, Config: loaded, Environment: config.ReadEnvironment(a.getenv)})...)
+	*c = append(*c, a.roof.CheckStore(ctx, a.placeOf(loaded))...)
 }
 
 func doctorPage(p *page, res doctorResult) {

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/daemon"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/instance"
+	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -21,6 +23,9 @@ type Place struct {
 	Instance    instance.Instance
 	Config      *config.Loaded
 	Environment config.Environment
+
+	// Ask asks a person for the passphrase of the vault; nil if there is none.
+	Ask func(context.Context, vault.Question) (*vault.Secret, error)
 }
 
 // UpOptions is what a daemon is run with.
@@ -30,6 +35,7 @@ type UpOptions struct {
 	Version string // as Status.Version
 	Auto    bool   // a command started it by itself: Status.Detached
 	Ready   func() // called once, when clients can connect
+	Handed  *handed
 }
 
 // UpFunc runs a daemon until ctx ends or it is told to stop. Its error has a
@@ -45,6 +51,8 @@ type Roof struct {
 	VerifyAudit func(context.Context, Place, wire.AuditVerifyRequest) (wire.AuditVerifyResult, error)
 	ExportAudit func(ctx context.Context, p Place, line func(wire.AuditLine) error) (wire.AuditExportResult, error)
 	CheckStore  func(context.Context, Place) []wire.Check
+	VaultStatus func(context.Context, Place) (wire.VaultStatus, error)
+	ChangeVault func(context.Context, Place, daemon.VaultRequest) (wire.VaultRecoveryKeyResult, error)
 
 	// VerifyAuditFile checks an export with a public key alone and, unless the path is
 	// empty, a file of anchors.
@@ -84,6 +92,9 @@ type app struct {
 	instance string
 	where    instance.Instance
 	client   *wire.Client
+
+	hand     *handed       // what opens the vault of a daemon that is started here
+	answered *vault.Secret // what a person typed to open it here
 
 	began bool // the command line was right and its command has begun
 }

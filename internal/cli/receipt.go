@@ -79,14 +79,11 @@ func (a *app) knownKey(given string) (ed25519.PublicKey, error) {
 		keys, err := parseKey(given)
 		return keys.Public, err
 	}
-	v, err := vault.ReadKeyFile(a.where.KeyFile())
+	key, err := vault.PublicKeyOf(vaultFiles(a.where))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return v.PublicKey(), nil
+	return key, err
 }
 
 // parseKey reads a public key as ombud prints it or as a receipt writes it, in hex.

@@ -26,7 +26,11 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"ombud": func() {
-			os.Exit(fakeRoof().Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+			r := fakeRoof()
+			if os.Getenv("OMBUD_TEST_ROOF") == "real" {
+				r = roof()
+			}
+			os.Exit(r.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 	})
 }

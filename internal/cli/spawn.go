@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/logfile"
 )
@@ -17,6 +18,7 @@ import (
 const (
 	flagChild = "detached-child"
 	flagAuto  = "auto-started"
+	flagPipe  = "secret-pipe" // what opens the vault comes through a descriptor
 	startAuto = "--" + flagAuto
 )
 
@@ -48,8 +50,18 @@ func (a *app) spawn(args []string) (*child, error) {
 	cmd.Args = append([]string{"ombud", "up", "--" + flagChild, "--instance", a.where.Name}, args...)
 	cmd.Dir = a.where.StateDir
 	cmd.Stdout, cmd.Stderr = log, log // a nil Stdin is the null device
+	if canHandOver {
+		cmd.Env = config.OSEnvForDaemon()
+	}
 	detach(cmd)
 	keepDescriptors()
+	if a.hand != nil {
+		done, err := handOver(cmd, a.hand)
+		if err != nil {
+			return nil, fault.New(fault.Unavailable, "hand the passphrase to the daemon: %w", err).WithHint("start it with ombud up, in a terminal")
+		}
+		defer done()
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, fault.New(fault.Unavailable, "start a daemon: %w", err)
 	}

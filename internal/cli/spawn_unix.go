@@ -46,3 +46,25 @@ func alive(pid int) bool {
 	_, rest, ok := bytes.Cut(stat, []byte(") ")) // behind the name, which may hold anything but is followed by the state
 	return !ok || len(rest) == 0 || (rest[0] != 'Z' && rest[0] != 'X')
 }
+
+const canHandOver = true
+
+// handOver gives the child what opens the vault through a pipe: neither its arguments
+// nor its environment show it. It fits into the pipe, so nobody has to wait. done
+// closes our end.
+func handOver(cmd *exec.Cmd, h *handed) (done func(), err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	text := h.bytes()
+	defer clear(text)
+	_, err = w.Write(text)
+	if err = errors.Join(err, w.Close()); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	cmd.ExtraFiles = []*os.File{r} // becomes secretPipe
+	cmd.Args = append(cmd.Args, "--"+flagPipe)
+	return func() { _ = r.Close() }, nil
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -22,4 +23,11 @@ func alive(pid int) bool {
 	}
 	_ = p.Release()
 	return true
+}
+
+const canHandOver = false
+
+// handOver says that a descriptor cannot be handed to a child here.
+func handOver(*exec.Cmd, *handed) (func(), error) {
+	return nil, errors.New("not possible on Windows")
 }

@@ -21,6 +21,7 @@ import (
 type upFlags struct {
 	detach      bool
 	child, auto bool // given by a command that starts a daemon
+	pipe        bool
 	set         []string
 }
 
@@ -53,6 +54,8 @@ and the command returns when it answers. ask and chat do that for you.`,
 	c.Flags().BoolVar(&f.auto, flagAuto, false, "")
 	_ = c.Flags().MarkHidden(flagChild) // fails only for a flag that is not there
 	_ = c.Flags().MarkHidden(flagAuto)
+	c.Flags().BoolVar(&f.pipe, flagPipe, false, "")
+	_ = c.Flags().MarkHidden(flagPipe)
 	return c
 }
 
@@ -107,6 +110,13 @@ func (a *app) runDaemon(ctx context.Context, f upFlags) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
+	var hand *handed
+	if f.pipe {
+		var err error
+		if hand, err = takeHanded(); err != nil {
+			return err
+		}
+	}
 	overrides, err := f.overrides()
 	if err != nil {
 		return err
@@ -118,6 +128,10 @@ func (a *app) runDaemon(ctx context.Context, f upFlags) error {
 	if err := a.where.MakeDirs(); err != nil {
 		return err
 	}
+	place := a.placeOf(loaded)
+	if f.child {
+		place.Ask = nil
+	}
 	log, err := logfile.Open(a.where.LogFile())
 	if err != nil {
 		return err
@@ -125,7 +139,8 @@ func (a *app) runDaemon(ctx context.Context, f upFlags) error {
 	defer log.Close()
 	own := thisBuild()
 	return a.roof.Up(ctx, UpOptions{
-		Place:   Place{Instance: a.where, Config: loaded, Environment: config.ReadEnvironment(a.getenv)},
+		Place:   place,
+		Handed:  hand,
 		Logger:  a.daemonLogger(log, loaded.Config.Log.Level, f.child),
 		Version: own.Version,
 		Auto:    f.auto,

@@ -20,6 +20,7 @@ import (
 // Config is everything, checked once and unchanged after.
 type Config struct {
 	Store     Store
+	Vault     Vault
 	Log       Log
 	Models    Models
 	Agents    map[string]Agent
@@ -34,6 +35,12 @@ type Config struct {
 // Store says where everything is kept.
 type Store struct {
 	Postgres Secret // a postgres:// URL; unset is SQLite in the instance's state directory
+}
+
+// Vault says with what the store is opened.
+type Vault struct {
+	Source         string // auto, file, passphrase, env, systemd or keyring
+	PassphraseFile string // absolute; "" is none
 }
 
 // Log is for the daemon's own log.

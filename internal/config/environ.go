@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -63,7 +65,34 @@ type Environment struct {
 	AnthropicAPIKey Secret
 	OpenAIAPIKey    Secret
 	OllamaHost      string // as written; the ollama provider's base_url has it in full
+	Passphrase      Secret // opens the vault
+	Credentials     string // systemd's directory of credentials, "" if there is none
+	SessionBus      string // address of the session's bus, where the keyring is, "" if there is none
 	getenv          func(string) string
+}
+
+// passphraseVariable holds the passphrase of the vault. It is no key of the
+// configuration: nothing shows it.
+const passphraseVariable = "OMBUD_PASSPHRASE"
+
+// OSEnvForDaemon is this process's environment without what is handed to a daemon
+// in another way: a passphrase.
+func OSEnvForDaemon() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, passphraseVariable+"=") })
+}
+
+// sessionBus is the address of a bus that is there. None is ever started.
+func sessionBus(getenv func(string) string) string {
+	if address := getenv("DBUS_SESSION_BUS_ADDRESS"); strings.HasPrefix(address, "unix:") {
+		return address
+	}
+	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		path := filepath.Join(dir, "bus")
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 && !strings.ContainsAny(path, ",;%\\*") {
+			return "unix:path=" + path
+		}
+	}
+	return ""
 }
 
 // ReadEnvironment reads it once.
@@ -72,6 +101,9 @@ func ReadEnvironment(getenv func(string) string) Environment {
 		AnthropicAPIKey: Secret{getenv("ANTHROPIC_API_KEY")},
 		OpenAIAPIKey:    Secret{getenv("OPENAI_API_KEY")},
 		OllamaHost:      getenv("OLLAMA_HOST"),
+		Passphrase:      Secret{getenv(passphraseVariable)},
+		Credentials:     getenv("CREDENTIALS_DIRECTORY"),
+		SessionBus:      sessionBus(getenv),
 		getenv:          getenv,
 	}
 }
@@ -96,6 +128,7 @@ func (e Environment) String() string {
 		state("ANTHROPIC_API_KEY", e.AnthropicAPIKey.Set()),
 		state("OPENAI_API_KEY", e.OpenAIAPIKey.Set()),
 		state("OLLAMA_HOST", e.OllamaHost != ""),
+		state(passphraseVariable, e.Passphrase.Set()),
 	}, ", ")
 }
 

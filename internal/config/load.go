@@ -17,7 +17,7 @@ import (
 const envPrefix = "OMBUD_"
 
 // otherVariables are OMBUD_ variables that are no keys: paths, and what tests use.
-var otherVariables = []string{"OMBUD_HOME", "OMBUD_INSTANCE"}
+var otherVariables = []string{"OMBUD_HOME", "OMBUD_INSTANCE", passphraseVariable}
 
 const testPrefix = "OMBUD_TEST_"
 

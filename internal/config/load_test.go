@@ -53,7 +53,8 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Log: Log{slog.LevelInfo},
+		Vault: Vault{Source: "auto"},
+		Log:   Log{slog.LevelInfo},
 		Models: Models{
 			Providers: map[string]Provider{
 				"anthropic": {"https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-4-6"},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -145,6 +146,17 @@ func parseStore(v value) (Store, error) {
 		return Store{}, &complaint{item: -1, msg: "is neither sqlite nor postgres://user@host/database", near: nearest(s, []string{"sqlite"})}
 	}
 	return Store{Postgres: Secret{s}}, nil
+}
+
+// vaultSources are those of internal/vault.
+var vaultSources = []string{auto, "file", "passphrase", "env", "systemd", "keyring"}
+
+func parseVaultSource(v value) (string, error) {
+	s, err := v.one()
+	if err == nil && !slices.Contains(vaultSources, s) {
+		err = &complaint{item: -1, msg: fmt.Sprintf("%q is none of %s", s, strings.Join(vaultSources, ", ")), near: nearest(s, vaultSources)}
+	}
+	return s, err
 }
 
 func parseLog(v value) (Log, error) {

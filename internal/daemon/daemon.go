@@ -44,6 +44,15 @@ type Options struct {
 	Version     string
 	Auto        bool   // a command started it by itself
 	Ready       func() // called once, when clients can connect
+
+	// What can open the vault beside the configured sources: a passphrase that was
+	// typed elsewhere, or found there in the variable, and a person to ask.
+	Handed         *vault.Secret
+	HandedVariable bool
+	Ask            func(context.Context, vault.Question) (*vault.Secret, error)
+
+	recovery *vault.Secret // opens the vault in the place of all others
+	stretch  vault.Stretch // for tests; nil is Argon2id
 }
 
 // stopGrace is how long a stop waits for what is under way.
@@ -53,7 +62,9 @@ const stopGrace = 15 * time.Second
 // one has the instance, Config, Verification if the store cannot be trusted, or
 // what kept a part from starting.
 func Run(ctx context.Context, o Options) (err error) {
+	noCore()
 	d, err := open(ctx, o)
+	o.Handed.Wipe()
 	if err != nil {
 		return err
 	}
@@ -82,6 +93,7 @@ type Daemon struct {
 	o         Options
 	log       *slog.Logger
 	db        *db.DB
+	keeper    *vault.Keeper
 	vault     *vault.Vault
 	events    *eventlog.Log
 	audit     *audit.Audit
@@ -115,6 +127,8 @@ type Daemon struct {
 	loops   sync.WaitGroup
 	quit    context.CancelFunc
 	unadopt func()
+
+	vaultNotes []string // what opening the vault found and mended
 }
 
 // start starts the parts in order and undoes it all if one fails (by close).
@@ -134,6 +148,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"orphans", d.adopt, plain(func() { d.unadopt() })},
 		{"anchors", d.startAnchor, d.stopAnchor},
 		{"audit", d.audit.Start, d.audit.Stop},
+		{"vault", d.startVault, plain(d.keeper.Close)},
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
 		{"adapters", d.remote.Open, nothing},

@@ -34,7 +34,7 @@ func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 	} else {
 		add("store.wal", "ok", fmt.Sprintf("the write-ahead log has %d KiB", st.WALBytes>>10), "")
 	}
-	add("vault.key", "warn", "the key is a file beside the store", "whoever can read your files can read the store; a passphrase comes with the vault commands")
+	out = append(out, d.vaultCheck())
 	add("model.main", "ok", d.models.main.wire().Provider+"/"+d.models.main.wire().Model+": "+d.models.main.why, "")
 	if q := d.tools.Quarantined(); len(q) > 0 {
 		var names []string

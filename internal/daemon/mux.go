@@ -72,6 +72,11 @@ func (d *Daemon) mux() *ipc.Mux {
 		return wire.DoctorResult{Checks: d.doctor(ctx)}, nil
 	})
 	ipc.Handle(m, wire.ConfigExplain, d.configExplain)
+	ipc.Handle(m, wire.VaultState, d.vaultStatus)
+	ipc.Handle(m, wire.VaultPassphrase, d.vaultPassphrase)
+	ipc.Handle(m, wire.VaultRotate, d.vaultRotate)
+	ipc.Handle(m, wire.VaultRecover, d.vaultRecover)
+	ipc.Handle(m, wire.VaultRecoveryKey, d.vaultRecoveryKey)
 	d.operatorTiers(m)
 	return m
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -19,6 +20,18 @@ import (
 
 // withStore opens the parts that verifying needs.
 func withStore(ctx context.Context, o Options, fn func(*db.DB, *vault.Vault, *eventlog.Log) error) error {
+	return lockStore(ctx, o, func(o Options, d *db.DB) error {
+		k, _, err := openVault(ctx, d, o, false)
+		if err != nil {
+			return err
+		}
+		defer k.Close()
+		return fn(d, k.Vault(), eventlog.NewLog(d, k.Vault(), o.Logger, eventlog.Options{}))
+	})
+}
+
+// lockStore opens the store alone.
+func lockStore(ctx context.Context, o Options, fn func(Options, *db.DB) error) (err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -26,12 +39,8 @@ func withStore(ctx context.Context, o Options, fn func(*db.DB, *vault.Vault, *ev
 	if err != nil {
 		return err
 	}
-	defer func() { _ = d.Close() }() // nothing was written
-	v, err := openVault(ctx, d, o)
-	if err != nil {
-		return err
-	}
-	return fn(d, v, eventlog.NewLog(d, v, o.Logger, eventlog.Options{}))
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return fn(o, d)
 }
 
 // VerifyAudit checks the audit record of an instance without its daemon.

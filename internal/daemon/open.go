@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
-	"io/fs"
 	"os"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
-	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/memory"
@@ -27,7 +24,6 @@ import (
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/tool"
-	"github.com/ombud-run/ombud/internal/vault"
 )
 
 // open constructs every part, lowest floor first. Nothing runs yet but the store.
@@ -44,9 +40,10 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 			err = errors.Join(err, d.db.Close())
 		}
 	}()
-	if d.vault, err = openVault(ctx, d.db, o); err != nil {
+	if d.keeper, d.vaultNotes, err = openVault(ctx, d.db, o, true); err != nil {
 		return nil, err
 	}
+	d.vault = d.keeper.Vault()
 	cfg := o.Config.Config
 	d.events = eventlog.NewLog(d.db, d.vault, d.log, eventlog.Options{})
 	kinds := run.NewKinds()
@@ -105,38 +102,6 @@ func storeOptions(o Options) db.Options {
 	return db.Options{
 		DSN: dsn, LockFile: o.Instance.LockFile(), ReserveFile: o.Instance.ReserveFile(), BackupDir: o.Instance.BackupDir(), Logger: o.Logger,
 	}
-}
-
-// openVault opens the key and holds it against the store: a key that is not the
-// one the store was sealed with is refused, and none is made for a store that has
-// one already.
-func openVault(ctx context.Context, store *db.DB, o Options) (*vault.Vault, error) {
-	const key = "vault.public_key"
-	var known string
-	err := store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		known, err = db.Meta(ctx, tx, key)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(o.Instance.KeyFile()); known != "" && errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Verification, "the key of this store is not at %s", o.Instance.KeyFile()).
-			WithHint("put the key file back; without it nothing in the store can be read")
-	}
-	v, err := vault.OpenKeyFile(o.Instance.KeyFile())
-	if err != nil {
-		return nil, err
-	}
-	own := hex.EncodeToString(v.PublicKey())
-	if known != "" && known != own {
-		return nil, fault.New(fault.Verification, "the key at %s is not the one this store was sealed with", o.Instance.KeyFile()).
-			WithHint("put the right key file there; this one opens another store")
-	}
-	if known == "" {
-		err = store.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return db.SetMeta(ctx, tx, key, own) })
-	}
-	return v, err
 }
 
 func budgetConfig(cfg config.Config) budget.Config {

@@ -20,3 +20,11 @@ func SetMeta(ctx context.Context, tx *Tx, key, value string) error {
 	_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
 	return err
 }
+
+// ClaimMeta sets it if there is nothing yet, and returns what is there then.
+func ClaimMeta(ctx context.Context, tx *Tx, key, value string) (string, error) {
+	if _, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING", key, value); err != nil {
+		return "", err
+	}
+	return Meta(ctx, tx, key)
+}

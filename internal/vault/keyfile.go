@@ -1,38 +1,45 @@
 package vault
 
 import (
-	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/ombud-run/ombud/internal/fault"
 )
 
-// OpenKeyFile returns the vault whose master key is the file at path, and makes
-// the file first if there is none. The directory must exist.
+// OpenKeyFile returns the vault whose master key is the file at path, without an
+// envelope, and makes the file first if there is none. The directory must exist. A
+// daemon has an envelope: see Open.
 //
 // Making is safe against a crash and against others doing the same: the key is
 // complete and on disk before it has its name, and the name is given only if it
-// is free. Whoever loses opens the winner's key. Whether a store without its key
-// is about to get a new one, which could not open it, is for the caller to ask.
+// is free. Whoever loses opens the winner's key.
 func OpenKeyFile(path string) (*Vault, error) {
-	v, err := readKeyFile(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return v, err
+	key, err := readKeyFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeKeyFile(path); err != nil {
+			return nil, err
+		}
+		key, err = readKeyFile(path)
 	}
-	if err := makeKeyFile(path); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	return readKeyFile(path)
+	defer clear(key)
+	return New(key)
 }
 
-// ReadKeyFile is OpenKeyFile for what must not make a key, such as verifying.
-func ReadKeyFile(path string) (*Vault, error) { return readKeyFile(path) }
+// CheckKeyFile says whether a key file can be used, without keeping what is in it.
+func CheckKeyFile(path string) error {
+	key, err := readKeyFile(path)
+	clear(key)
+	return err
+}
 
-func readKeyFile(path string) (*Vault, error) {
+// readKeyFile returns the bytes of a key file; the caller wipes them.
+func readKeyFile(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil { // before it is opened, as opening a pipe waits for a writer
 		if err := checkKeyFile(path, info); err != nil {
 			return nil, err
@@ -50,16 +57,16 @@ func readKeyFile(path string) (*Vault, error) {
 	if err := checkKeyFile(path, info); err != nil {
 		return nil, err
 	}
-	master := make([]byte, KeySize)
-	defer clear(master)
-	if _, err := io.ReadFull(f, master); err != nil {
+	key := make([]byte, KeySize)
+	if _, err := io.ReadFull(f, key); err != nil {
+		clear(key)
 		return nil, keyFault("read key file %s: %w", path, err)
 	}
-	if [KeySize]byte(master) == [KeySize]byte{} {
+	if [KeySize]byte(key) == [KeySize]byte{} {
 		return nil, fault.New(fault.Config, "key file %s holds only zeros, so it was damaged", path).
 			WithHint("restore it from a backup; without it nothing sealed can be opened")
 	}
-	return New(master)
+	return key, nil
 }
 
 func checkKeyFile(path string, info fs.FileInfo) error {
@@ -68,7 +75,7 @@ func checkKeyFile(path string, info fs.FileInfo) error {
 	}
 	if mode := info.Mode().Perm(); modesMatter && mode&0o077 != 0 {
 		return fault.New(fault.Permission, "key file %s has mode %04o, so others can read it", path, mode).
-			WithHint("chmod 600 %s, and think about who may have read it", path)
+			WithHint("chmod 600 %s, and think about who may have read it: ombud vault rotate makes another", path)
 	}
 	if info.Size() != KeySize {
 		return fault.New(fault.Config, "key file %s has %d bytes instead of %d", path, info.Size(), KeySize).
@@ -77,43 +84,20 @@ func checkKeyFile(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// makeKeyFile writes a new key beside path and links it there. A name already
-// taken is fine. os.Rename would replace the winner's key.
+// makeKeyFile writes a new key. A name already taken is fine.
 func makeKeyFile(path string) error {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".key-*") // 0600
-	if err != nil {
-		return keyFault("make key file in %s: %w", dir, err)
-	}
-	defer os.Remove(tmp.Name())
-	if err := writeKey(tmp); err != nil {
-		return keyFault("write key file %s: %w", path, err)
-	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return keyFault("name key file %s: %w", path, err)
-	}
-	if err := syncDir(dir); err != nil {
-		return keyFault("make key file %s last: %w", path, err)
+	key := make([]byte, KeySize)
+	defer clear(key)
+	random(key)
+	if err := write(path, key, true, nil); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
 	return nil
 }
 
-func writeKey(f *os.File) (err error) {
-	defer func() { err = errors.Join(err, f.Close()) }()
-	master := make([]byte, KeySize)
-	defer clear(master)
-	if _, err := rand.Read(master); err != nil {
-		return err
-	}
-	if _, err := f.Write(master); err != nil {
-		return err
-	}
-	return f.Sync()
-}
-
 func keyFault(format, path string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return fault.New(fault.Permission, format, path, err)
+		return fault.New(fault.Permission, format, path, err).WithHint("it has to belong to the user ombud runs as")
 	}
 	return fault.New(fault.Unavailable, format, path, err)
 }

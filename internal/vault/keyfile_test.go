@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 func TestKeyFileIsMadeOnceAndPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "master.key")
-	if _, err := ReadKeyFile(path); err == nil {
-		t.Fatal("reading made a key")
+	if err := CheckKeyFile(path); err == nil {
+		t.Fatal("checking made a key")
 	}
 	a, err := OpenKeyFile(path)
 	if err != nil {

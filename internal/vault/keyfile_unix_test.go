@@ -17,7 +17,7 @@ func TestPipeIsNoKeyFile(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadKeyFile(path); !fault.Is(err, fault.Config) {
+	if err := CheckKeyFile(path); !fault.Is(err, fault.Config) {
 		t.Errorf("a pipe as key file: %v", err)
 	}
 }

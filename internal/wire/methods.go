@@ -65,6 +65,12 @@ var (
 	PairAllow  = unary[PairAllowRequest, PairChangeResult]("pair.allow", "lists a remote sender as known", repeatable)
 	PairRemove = unary[PairRemoveRequest, PairChangeResult]("pair.remove", "makes a remote sender a stranger again")
 
+	VaultState       = unary[Empty, VaultStatus]("vault.status", "what opens the vault, and what that does not protect", repeatable)
+	VaultPassphrase  = unary[VaultPassphraseRequest, VaultStatus]("vault.passphrase", "sets or changes the passphrase", repeatable)
+	VaultRotate      = unary[VaultRotateRequest, VaultStatus]("vault.rotate", "makes new keys for what opens the vault; the data stays as it is")
+	VaultRecover     = unary[VaultRecoverRequest, VaultStatus]("vault.recover", "sets anew what opens the vault, by the recovery key", repeatable)
+	VaultRecoveryKey = unary[Empty, VaultRecoveryKeyResult]("vault.recoverykey", "makes a recovery key in the place of the one before; it is told only here")
+
 	DoctorRun     = unary[Empty, DoctorResult]("doctor.run", "looks at everything the daemon depends on", repeatable)
 	ConfigExplain = unary[ConfigExplainRequest, ConfigExplainResult]("config.explain", "where each configuration value comes from", repeatable)
 
@@ -88,6 +94,7 @@ func Methods() []Method {
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,
+		VaultState.Method, VaultPassphrase.Method, VaultRotate.Method, VaultRecover.Method, VaultRecoveryKey.Method,
 		RequestCancel.Method,
 	}
 }
