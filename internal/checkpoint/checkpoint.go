@@ -231,7 +231,7 @@ func (k *kept) take(ctx context.Context, t tool.Touch) (err error) {
 	if k.again {
 		return k.takeUp(ctx)
 	}
-	k.before, err = r.scan(ctx, scanning{bounds: limits, store: true, extra: extra})
+	k.before, err = r.scan(ctx, scanning{bounds: limits, store: true, known: true, extra: extra})
 	if err != nil {
 		return err
 	}

@@ -341,8 +341,16 @@ func (w *worker) interrupted(ctx context.Context, all int) error {
 		WithHint("undo again for the rest")
 }
 
+// maxLeft is how many files that are left are named.
+const maxLeft = 200
+
 func (w *worker) leave(c change, why string) {
-	w.done.Left = append(w.done.Left, show(c.path)+": "+why)
+	switch n := len(w.done.Left); {
+	case n < maxLeft:
+		w.done.Left = append(w.done.Left, show(c.path)+": "+why)
+	case n == maxLeft:
+		w.done.Left = append(w.done.Left, "and more")
+	}
 }
 
 // allThere makes sure that every content is in the repository.

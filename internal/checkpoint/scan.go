@@ -31,6 +31,7 @@ type snapshot struct {
 type scanning struct {
 	bounds
 	store bool     // write its objects and its tree
+	known bool     // find out what git ignores
 	extra []string // paths to take though git may ignore them
 }
 
@@ -88,6 +89,9 @@ func (r *repo) list(ctx context.Context, s scanning) ([]listed, *snapshot, error
 		}
 	})
 	both.Go(func() {
+		if !s.known {
+			return
+		}
 		ofIgnored = r.git(ctx, gitCall{args: []string{"ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"}, out: ignored})
 	})
 	both.Wait()
@@ -100,7 +104,7 @@ func (r *repo) list(ctx context.Context, s scanning) ([]listed, *snapshot, error
 	if ofIgnored != nil && !ignored.over {
 		return nil, nil, ofIgnored
 	}
-	snap := &snapshot{skipped: map[string]string{}, hidden: newHidden(ignored.parts, ignored.over)}
+	snap := &snapshot{skipped: map[string]string{}, hidden: newHidden(ignored.parts, ignored.over || !s.known)}
 	out := make([]listed, 0, len(files.parts)+len(s.extra))
 	seen := make(map[string]bool, len(files.parts)+len(s.extra))
 	add := func(path string, tracked bool) {
@@ -382,22 +386,28 @@ func (r *repo) write(ctx context.Context, files map[string]*entry) (string, erro
 		}
 		r.inIndex, r.tree = map[string]*entry{}, ""
 	}
-	var info bytes.Buffer
-	changed := 0
-	for _, p := range slices.Sorted(maps.Keys(r.inIndex)) {
+	var gone, fresh []string
+	for p := range r.inIndex {
 		if files[p] == nil {
-			fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", len(r.inIndex[p].oid)), p)
-			changed++
+			gone = append(gone, p)
 		}
 	}
-	for _, p := range slices.Sorted(maps.Keys(files)) {
-		if e := files[p]; !e.same(r.inIndex[p]) {
-			fmt.Fprintf(&info, "%o %s\t%s\x00", e.mode, e.oid, p)
-			changed++
+	for p, e := range files {
+		if !e.same(r.inIndex[p]) {
+			fresh = append(fresh, p)
 		}
 	}
+	changed := len(gone) + len(fresh)
 	if changed == 0 && r.tree != "" {
 		return r.tree, nil
+	}
+	slices.Sort(fresh)
+	var info bytes.Buffer
+	for _, p := range gone { // first: a file may have taken the place of a directory
+		fmt.Fprintf(&info, "0 %s\t%s\x00", strings.Repeat("0", len(r.inIndex[p].oid)), p)
+	}
+	for _, p := range fresh {
+		fmt.Fprintf(&info, "%o %s\t%s\x00", files[p].mode, files[p].oid, p)
 	}
 	tree, err := r.writeTree(ctx, &info, changed)
 	if err != nil {
