@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -80,6 +81,9 @@ func (l *lines) flush() {
 
 // emit is called with the lock.
 func (l *lines) emit(from, text string) {
+	if strings.TrimSpace(text) == "" {
+		return
+	}
 	now := time.Now()
 	if !l.at.IsZero() {
 		l.budget = min(lineBurst, l.budget+now.Sub(l.at).Seconds()/lineEvery.Seconds())

@@ -166,7 +166,7 @@ func play(mode string, args []string) {
 // spawn starts a child in a session of its own that holds our output, and writes its
 // process id to a file.
 func (a *actor) spawn(args []string) {
-	cmd := exec.Command("/proc/self/exe", "tool-process", "sleeper")
+	cmd := exec.Command("/proc/self/exe", append([]string{"tool-process", "sleeper"}, args...)...)
 	in, err := cmd.StdinPipe() // never closed: it must not end by itself
 	if err != nil {
 		panic(err)

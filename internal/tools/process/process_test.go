@@ -210,7 +210,7 @@ func TestASpecThatCannotBeUsedIsRefused(t *testing.T) {
 		"NUL byte":                   func(s *Spec) { s.Command = append(s.Command, "a\x00") },
 		"clean absolute path":        func(s *Spec) { s.Read = []string{"/a/../b"} },
 		"into the variable \"PATH\"": func(s *Spec) { s.Secrets = map[string]string{"PATH": "x"} },
-		"no name of a secret":        func(s *Spec) { s.Secrets = map[string]string{"KEY": "two words"} },
+		"not a name of a secret":     func(s *Spec) { s.Secrets = map[string]string{"KEY": "two words"} },
 		"takes at most":              func(s *Spec) { s.Timeout = time.Hour },
 		"once for a tool":            func(s *Spec) { s.Narrow = []Bound{{Scope: scope.Must("tool:act")}} },
 		"entries, at most":           func(s *Spec) { s.Read = slices.Repeat([]string{"/a"}, 100) },

@@ -240,14 +240,21 @@ func (s *Spec) Subject() string { return "tool:" + s.Name }
 func (s *Spec) profile(dir string) confine.Profile {
 	p := confine.ToolProfile(dir)
 	p.Network = networks[s.Network]
+	p.Write = append(p.Write, s.Write...)
+	p.Read = append(p.Read, s.Read...)
 	for _, arg := range s.Command {
-		if info, err := os.Stat(arg); err == nil && filepath.IsAbs(arg) && info.Mode().IsRegular() {
-			p.Read = append(p.Read, arg) // the operator named it
+		info, err := os.Stat(arg)
+		if err == nil && filepath.IsAbs(arg) && info.Mode().IsRegular() && !slices.ContainsFunc(p.Write, func(w string) bool { return below(arg, w) }) {
+			p.Read = append(p.Read, arg) // the operator named it; where it may write, it stays writable
 		}
 	}
-	p.Read = append(p.Read, s.Read...)
-	p.Write = append(p.Write, s.Write...)
 	return p
+}
+
+// below reports whether path is dir or in it.
+func below(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // environment is all of it. value gives the value of a secret.
