@@ -415,6 +415,7 @@ func (k *kept) after(ctx context.Context) error {
 		r.slow(err)
 		return err
 	}
+	k.row.Order = id.New("look")
 	k.c.point("checkpoint.after.tree")
 	k.row.Changed = 0
 	for p, e := range snap.files {

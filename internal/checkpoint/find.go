@@ -89,12 +89,45 @@ func at(dir string) (p place, found bool, err error) {
 			return p, true, notKept{"the repository of this work tree is gone: " + common}
 		}
 	}
+	if !p.belongs() {
+		return p, true, notKept{"its git directory is elsewhere and does not know of it: " + p.gitDir}
+	}
 	for _, d := range []string{p.top, p.gitDir, p.commonDir} {
 		if !ownedByUs(d) {
 			return p, true, notKept{"the repository belongs to another user: " + d}
 		}
 	}
 	return p, true, nil
+}
+
+// belongs reports whether the git directory of a work tree knows of it. What is in a
+// work tree can be written by whoever works there: it must not make us write into
+// somebody else's repository.
+func (p place) belongs() bool {
+	if p.commonDir != p.gitDir && !below(p.gitDir, filepath.Join(p.commonDir, "worktrees")) {
+		return false
+	}
+	dotGit := filepath.Join(p.top, ".git")
+	if p.gitDir == dotGit {
+		return true
+	}
+	if back, err := pointed(filepath.Join(p.gitDir, "gitdir"), "", p.gitDir); err == nil && p.commonDir != p.gitDir {
+		back, err = filepath.EvalSymlinks(filepath.Dir(back))
+		return err == nil && back == p.top // a linked work tree
+	}
+	for dir := filepath.Dir(p.top); ; dir = filepath.Dir(dir) { // a submodule: its git directory is its superproject's
+		if above, found, err := at(dir); found && err == nil && (below(p.gitDir, above.gitDir) || below(p.gitDir, above.commonDir)) {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
+}
+
+func below(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != "." && filepath.IsLocal(rel)
 }
 
 const maxPointer = 8 << 10 // bytes of a file that holds a path

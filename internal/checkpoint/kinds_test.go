@@ -192,6 +192,55 @@ func TestWhereThereIsNoCheckpointTheRecordSaysWhy(t *testing.T) {
 	}
 }
 
+// TestAWorkTreeCannotNameSomebodyElsesRepository: what is in it is written by whoever
+// works there.
+func TestAWorkTreeCannotNameSomebodyElsesRepository(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put("a", "a")
+	b.commit()
+	victim := b.path(".git")
+	base := filepath.Dir(b.dir)
+	forge := map[string]func(dir string) error{
+		"a pointer": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, ".git"), []byte("gitdir: "+victim+"\n"), 0o600)
+		},
+		"a link": func(dir string) error { return os.Symlink(victim, filepath.Join(dir, ".git")) },
+		"a common directory": func(dir string) error {
+			b.gitIn(dir, "init", "-q", ".")
+			return os.WriteFile(filepath.Join(dir, ".git/commondir"), []byte(victim+"\n"), 0o600)
+		},
+		"a common directory below": func(dir string) error {
+			b.gitIn(dir, "init", "-q", "real")
+			if err := os.MkdirAll(filepath.Join(dir, "real/.git/worktrees/x"), 0o700); err != nil {
+				return err
+			}
+			for name, text := range map[string]string{"HEAD": "ref: refs/heads/main\n", "commondir": victim + "\n", "gitdir": filepath.Join(dir, ".git") + "\n"} {
+				if err := os.WriteFile(filepath.Join(dir, "real/.git/worktrees/x", name), []byte(text), 0o600); err != nil {
+					return err
+				}
+			}
+			return os.WriteFile(filepath.Join(dir, ".git"), []byte("gitdir: "+filepath.Join(dir, "real/.git/worktrees/x")+"\n"), 0o600)
+		},
+	}
+	for what, fn := range forge {
+		dir := filepath.Join(base, strings.ReplaceAll(what, " ", "-"))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := fn(dir); err != nil {
+			t.Fatal(err)
+		}
+		x := b.call(func() {}, dir)
+		if x.State != None || !strings.Contains(x.Why, "does not know of it") || x.Run != fmt.Sprintf("run_%d", b.n) {
+			t.Errorf("%s: %+v", what, x)
+		}
+	}
+	if refs := b.refs(); len(refs) != 0 {
+		t.Errorf("refs in the other repository: %v", refs)
+	}
+}
+
 func TestARepositoryOfSomebodyElseIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

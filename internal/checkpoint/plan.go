@@ -21,6 +21,8 @@ type Choice struct {
 type span struct {
 	rows          []Row
 	before, after string // trees; after is "" if it is not known
+	order         string // of the look at after
+	named         []Row  // calls among them that name their files: after does not show what they did
 	mixed         string // why its changes may be somebody else's, "" if they are not
 }
 
@@ -105,16 +107,27 @@ func (c *Checkpoints) group(ctx context.Context, x Row) ([]Row, error) {
 
 func spanOf(rows []Row) span {
 	slices.SortFunc(rows, func(a, b Row) int { return int(a.Seq - b.Seq) })
-	s := span{rows: rows, before: rows[0].BeforeTree}
-	var ended int64
+	s := span{rows: rows}
+	known := true
 	for _, r := range rows {
-		if r.AfterTree == "" {
-			s.after = ""
-			return s
+		known = known && r.AfterTree != ""
+		if len(r.Exact) > 0 && len(rows) > 1 {
+			s.named = append(s.named, r)
+			continue
 		}
-		if r.Ended >= ended {
-			ended, s.after = r.Ended, r.AfterTree
+		if s.before == "" {
+			s.before = r.BeforeTree
 		}
+		if r.Order >= s.order {
+			s.order, s.after = r.Order, r.AfterTree
+		}
+	}
+	slices.SortFunc(s.named, func(a, b Row) int { return strings.Compare(a.Order, b.Order) })
+	if s.before == "" { // all name their files; their group has gone
+		s.before, s.after, s.order, s.named = rows[0].BeforeTree, rows[0].AfterTree, rows[0].Order, rows[1:]
+	}
+	if !known {
+		s.after = ""
 	}
 	return s
 }
@@ -184,6 +197,11 @@ func (r *repo) past(ctx context.Context, spans []span, now string) (*past, error
 		if ends[i] != "" {
 			pairs = append(pairs, pair{s.before, ends[i]})
 		}
+		for _, n := range s.named {
+			if n.AfterTree != "" {
+				pairs = append(pairs, pair{n.BeforeTree, n.AfterTree})
+			}
+		}
 	}
 	diffs, err := r.deltas(ctx, pairs)
 	if err != nil {
@@ -201,11 +219,40 @@ func (r *repo) past(ctx context.Context, spans []span, now string) (*past, error
 				p.unsure = true
 			}
 		}
-		for _, d := range deltas {
+		for _, d := range s.withNamed(deltas, diffs) {
 			p.follow(s, d, why)
 		}
 	}
 	return p, nil
+}
+
+// withNamed adds to what calls at the same time did what those of them did that name
+// their files.
+func (s span) withNamed(deltas []delta, diffs map[pair][]delta) []delta {
+	at := map[string]int{}
+	for i, d := range deltas {
+		at[d.path] = i
+	}
+	for _, n := range s.named { // what came after the last look at all files goes on from there
+		for _, d := range diffs[pair{n.BeforeTree, n.AfterTree}] {
+			i, seen := at[d.path]
+			switch {
+			case !seen:
+				at[d.path] = len(deltas)
+				deltas = append(deltas, d)
+			case d.old.same(deltas[i].new):
+				deltas[i].new = d.new
+			}
+		}
+	}
+	for _, n := range slices.Backward(s.named) { // and what came before the first leads there
+		for _, d := range diffs[pair{n.BeforeTree, n.AfterTree}] {
+			if i := at[d.path]; d.new.same(deltas[i].old) {
+				deltas[i].old = d.old
+			}
+		}
+	}
+	return deltas
 }
 
 // possible is what a call whose end is not known may have changed.

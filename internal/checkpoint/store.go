@@ -44,6 +44,7 @@ type Body struct {
 	Summary   string `json:"summary"`
 	Why       string `json:"why,omitempty"`     // why there is none, or no state after the call
 	Changed   int    `json:"changed,omitempty"` // files the call changed
+	Order     string `json:"order,omitempty"`   // of the look after the call, among those of calls at the same time
 
 	// Exact is set if the call says which files it may change: then only those are
 	// its doing, whatever else changed meanwhile.
