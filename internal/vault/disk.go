@@ -15,7 +15,7 @@ import (
 // there is fs.ErrExist.
 func write(path string, data []byte, fresh bool, prove func([]byte) error) (err error) {
 	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".vault-*") // 0600
+	tmp, err := os.CreateTemp(dir, tmpPrefix+"*") // 0600
 	if err != nil {
 		return keyFault("make a file in %s: %w", dir, err)
 	}
@@ -52,6 +52,21 @@ func write(path string, data []byte, fresh bool, prove func([]byte) error) (err 
 	}
 	failpoint.Hit("vault.fsync-dir")
 	return nil
+}
+
+// tmpPrefix begins the names of files that have no name of their own yet.
+const tmpPrefix = ".vault-"
+
+// sweep removes what a crash left of them. One may be a second name of a file that is
+// in force, so it is not overwritten. The caller holds the instance.
+func sweep(dir string) {
+	left, err := filepath.Glob(filepath.Join(dir, tmpPrefix+"*"))
+	if err != nil {
+		return // only for a bad pattern
+	}
+	for _, path := range left {
+		_ = os.Remove(path) // the next start tries again
+	}
 }
 
 func fill(f *os.File, data []byte) (err error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -402,6 +403,7 @@ func (k *Keeper) Settle() (done []string, err error) {
 		return nil, busy()
 	}
 	defer k.changing.Unlock()
+	sweep(filepath.Dir(k.files.Envelope))
 	k.mu.Lock()
 	done = slices.Clone(k.notes)
 	made, unsaved, e, opened := k.made, k.unsaved, k.envelope, k.opened
