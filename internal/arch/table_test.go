@@ -58,6 +58,9 @@ var floors = map[string]floor{
 	"internal/outbox": work,
 	"internal/backup": work,
 
+	// Schedules: what starts by itself at times.
+	"internal/schedule": work,
+
 	// It keeps files for undo and sees calls as act does, before and after their effect.
 	"internal/checkpoint": work,
 
@@ -134,6 +137,7 @@ var sameFloor = []edge{
 	{"internal/approval", "internal/scope", "an approval shows the scopes it is for"},
 
 	{"internal/act", "internal/run", "a call is a step of a run"},
+	{"internal/schedule", "internal/run", "it asks whether what it started last is still at work"},
 	{"internal/outbox", "internal/run", "a delivery is a run"},
 	{"internal/job", "internal/run", "a call of a job is a run"},
 	{"internal/job", "internal/act", "and is made through the one door"},

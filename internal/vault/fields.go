@@ -65,6 +65,8 @@ const (
 	ToolProcessBody     Field = 53 // its command, its walls and the scopes it may ask for
 	ToolProcessKnown    Field = 54 // the tools it registered last
 	CheckpointBody      Field = 56 // whose work tree it is of, for which call, and what it lacks
+	ScheduleBody        Field = 60 // its name, when, and what it starts
+	ScheduleError       Field = 61 // why it last started nothing
 )
 
 // The blind fields.
@@ -79,6 +81,7 @@ const (
 	JobCallKey      Field = 120
 	SenderKey       Field = 121 // channel + account + the provider's user id
 	CheckpointRepo  Field = 132 // the git directory of a work tree
+	ScheduleKey     Field = 134 // owner + name
 )
 
 type fieldInfo struct {
@@ -126,6 +129,8 @@ var fields = map[Field]fieldInfo{
 	ToolProcessBody:     {"tool_process.body", domainGrant, sealed},
 	ToolProcessKnown:    {"tool_process.registered", domainGrant, sealed},
 	CheckpointBody:      {"checkpoint.body", domainRun, sealed},
+	ScheduleBody:        {"schedule.body", domainRun, sealed},
+	ScheduleError:       {"schedule.error", domainRun, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
@@ -137,6 +142,7 @@ var fields = map[Field]fieldInfo{
 	JobCallKey:      {"job_call.key", domainGrant, blind},
 	SenderKey:       {"sender.key", domainGrant, blind},
 	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},
+	ScheduleKey:     {"schedule.key", domainRun, blind},
 }
 
 // String returns the name of the field for people.
@@ -183,6 +189,8 @@ var columns = map[Field]string{
 	ToolProcessBody:     "tool_processes.body",
 	ToolProcessKnown:    "tool_processes.registered",
 	CheckpointBody:      "checkpoints.body",
+	ScheduleBody:        "schedules.body",
+	ScheduleError:       "schedules.error",
 }
 
 // Column returns "table.column" of a field, as the schema calls it.
