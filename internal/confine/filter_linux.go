@@ -74,13 +74,20 @@ func families(n Network, unixSockets bool) []uint32 {
 	return out
 }
 
-// filter writes the seccomp filter of a job. With observe, what is refused and what
-// Landlock decides on goes through the watcher; without, it is refused outright and
-// what Landlock decides on passes. mounts: what may not be changed is read-only.
-func filter(n Network, unixSockets, mounts, observe bool) []unix.SockFilter {
-	deny, watch := uint32(retEPERM), uint32(retAllow)
-	if observe {
-		deny, watch = retNotify, retNotify
+// rules are what differs between the filters of jobs.
+type rules struct {
+	network Network
+	sockets bool // unix sockets, to which the watcher connects
+	mounts  bool // what may not be changed is read-only
+	observe bool // the watcher answers what is refused; else it is refused outright
+	files   bool // and sees what Landlock decides on; else that passes
+}
+
+// filter writes the seccomp filter of a job.
+func filter(r rules) []unix.SockFilter {
+	deny := uint32(retEPERM)
+	if r.observe {
+		deny = retNotify
 	}
 	c := &code{}
 	c.load(dataArch)
@@ -97,19 +104,23 @@ func filter(n Network, unixSockets, mounts, observe bool) []unix.SockFilter {
 			c.if1(uint32(call.nr), deny)
 		case missing:
 			c.if1(uint32(call.nr), retENOSYS)
-		case opens, opens2, creates, executes, changes, signals:
-			if observe {
-				c.if1(uint32(call.nr), watch)
+		case executes, signals: // the first execution also sets the limits
+			if r.observe {
+				c.if1(uint32(call.nr), retNotify)
+			}
+		case opens, opens2, creates, changes:
+			if r.observe && r.files {
+				c.if1(uint32(call.nr), retNotify)
 			}
 		case modes, owners:
 			switch {
-			case !mounts:
+			case !r.mounts:
 				c.if1(uint32(call.nr), deny)
-			case observe && call.path >= 0:
-				c.if1(uint32(call.nr), watch)
+			case r.observe && r.files && call.path >= 0:
+				c.if1(uint32(call.nr), retNotify)
 			}
 		case connects: // the address is in memory: the watcher reads it and connects
-			if unixSockets {
+			if r.sockets {
 				c.if1(uint32(call.nr), deny)
 			}
 		case namespace:
@@ -138,7 +149,7 @@ func filter(n Network, unixSockets, mounts, observe bool) []unix.SockFilter {
 				c.ret(deny)
 			})
 		case sockets:
-			c.on(call.nr, func(c *code) { socketRules(c, n, unixSockets, deny) })
+			c.on(call.nr, func(c *code) { socketRules(c, r.network, r.sockets, deny) })
 		case pairs:
 			c.on(call.nr, func(c *code) {
 				c.arg(0)

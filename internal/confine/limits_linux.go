@@ -34,9 +34,9 @@ func limitsOf(p *plan) []limit {
 		out = append(out, limit{"cpu", unix.RLIMIT_CPU, uint64((l.CPU + time.Second - 1) / time.Second)})
 	}
 	// Counted for the user in its namespace, so the launcher is in it, and without a
-	// namespace everything else of the user.
+	// namespace everything else of the user. It does not hold root.
 	n := l.Processes + ownThreads
-	if !p.Namespaces {
+	if !p.Namespaces && os.Getuid() != 0 {
 		n += threadsOfUser()
 	}
 	return append(out, limit{"processes", unix.RLIMIT_NPROC, uint64(n)})
@@ -75,9 +75,10 @@ func threadsOfUser() int {
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != uid {
 			continue
 		}
-		threads, err := os.ReadDir("/proc/" + d.Name() + "/task")
-		if err == nil {
-			n += len(threads)
+		// A directory has a link for itself, one in its parent and one for each below.
+		var task unix.Stat_t
+		if err := unix.Stat("/proc/"+d.Name()+"/task", &task); err == nil && task.Nlink > 2 {
+			n += int(task.Nlink) - 2
 		}
 	}
 	return n

@@ -93,10 +93,14 @@ func take(p *plan, own []string) ([]placed, error) {
 	covered := func(path string) bool {
 		return anyWithin(path, own) || slices.ContainsFunc(p.Hide, func(h string) bool { return h != path && within(path, h) })
 	}
+	shown := slices.Concat(p.Write, p.Read)
 	for _, path := range p.Hide {
 		st, err := os.Lstat(path)
 		if err != nil || slices.Contains(p.Write, path) {
 			continue // nothing there to hide
+		}
+		if anyWithin(path, own) && !anyWithin(path, shown) {
+			continue // not there any more under the job's own directory
 		}
 		list = append(list, placed{path: path, tree: -1, dir: st.IsDir()})
 	}
@@ -119,7 +123,11 @@ func take(p *plan, own []string) ([]placed, error) {
 			return list, err
 		}
 	}
+	// Where the program starts has to be there; whether it may read it is another thing.
 	reads := slices.Concat(p.Read, p.Sockets)
+	if !anyWithin(string(p.Dir), slices.Concat(p.Write, p.Read)) && len(p.Dir) > 0 {
+		reads = append(reads, string(p.Dir))
+	}
 	if !anyWithin(string(p.Path), slices.Concat(p.Write, p.Read)) {
 		reads = append(reads, string(p.Path))
 	}

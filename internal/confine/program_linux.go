@@ -32,8 +32,15 @@ type program struct {
 
 // start runs on a thread of its own, which is confined for good and never used for
 // anything else.
+//
+// It is not the first thread of the process: whether the job may signal or look at
+// the launcher is judged by that one, which must not be inside the job's walls.
 func (p *program) start(done chan<- struct{}) {
 	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		go p.start(done) // cannot run here while we stay
+		select {}
+	}
 	p.listener = -1
 	p.err = p.steps()
 	close(done)
@@ -80,7 +87,7 @@ func (p *program) tmp(r *reach) error {
 	if p.plan.Landlock == 0 || p.plan.Probe {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "ombud-job-")
+	dir, err := os.MkdirTemp(p.plan.Temp, "ombud-job-")
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,8 @@ var roles = map[string]func() int{
 	"die":         die,
 	"long":        longOutput,
 	"relay":       relay,
+	"nested":      nested,
+	"opener":      opener,
 }
 
 // grandparent starts a child in a session of its own and dies.
@@ -385,4 +387,43 @@ func attempts(outside string, pid int) []attempt {
 			return errors.New("none held")
 		}},
 	}
+}
+
+// nested is a job that starts a job.
+func nested() int {
+	l, err := New(Options{})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer l.Close()
+	dir, err := os.Getwd()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	j, err := l.Start(context.Background(), Spec{
+		Path: "/bin/sh", Args: []string{"sh", "-c", "echo inside > inside; cat inside; cat " + os.Getenv("SECRET")}, Env: []string{"PATH=/usr/bin:/bin"},
+		Dir: dir, Stdout: os.Stdout, Profile: ShellProfile(dir),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	x, err := j.Wait()
+	fmt.Println(x, err)
+	return 0
+}
+
+// opener opens a file as often as it is told.
+func opener() int {
+	for range atoi(os.Args[1]) {
+		fd, err := unix.Open("file", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		unix.Close(fd)
+	}
+	return 0
 }

@@ -82,9 +82,10 @@ func (l *Launcher) plan(s Spec) (*plan, error) {
 		return nil, fault.New(fault.Unavailable, "run %s: it cannot be confined here: %s; nothing ran", s.Path, strings.Join(lacking, "; ")).
 			WithHint("`ombud doctor` says what is in force; to run with what there is, set the enforcement to best")
 	}
+	p.Temp = os.TempDir()
 	p.Settings = l.settings.readable("/etc")
 	p.Landlock, p.Seccomp, p.Observe = min(can.landlock, maxABI), can.seccomp, can.seccomp
-	p.Namespaces = can.namespaces == nil
+	p.Namespaces, p.Unwatched = can.namespaces == nil, s.Profile.Unwatched
 	p.CountPIDs = p.Namespaces && os.Geteuid() == 0 && ownPIDMax()
 	if s.Profile.Network == NetProxy {
 		switch {

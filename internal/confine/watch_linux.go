@@ -54,7 +54,8 @@ type watcher struct {
 	plan      *plan
 	reach     *reach
 	book      *book
-	queue     chan sighting // to be judged, without the job waiting for it
+	judged    map[string]struct{} // what was found to be allowed, of answerAll alone
+	busy      sync.Mutex          // held while a call is answered and judged
 	// connecting bounds the connections being made at a time.
 	connecting chan struct{}
 
@@ -67,22 +68,20 @@ type watcher struct {
 // sighting is an access to a path, seen before it was decided.
 type sighting struct {
 	call   call
-	pid    int
-	path   string
+	path   string // empty: it could not be read
 	write  bool
 	create bool
-	done   chan struct{} // set alone: everything before it has been judged
 }
 
 // newWatcher puts this thread behind the filter. With an error and a watcher, the
 // filter stands and nothing is seen; with an error alone there is no filter.
 func newWatcher(p *plan, r *reach, b *book) (*watcher, error) {
-	w := &watcher{fd: -1, plan: p, reach: r, book: b, calls: map[int32]call{}, queue: make(chan sighting, 1024), connecting: make(chan struct{}, 64)}
+	w := &watcher{fd: -1, plan: p, reach: r, book: b, calls: map[int32]call{}, judged: map[string]struct{}{}, connecting: make(chan struct{}, 64)}
 	var blind error
 	if p.Observe {
-		fd, err := install(filter(p.Network, true, p.Namespaces, true), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+		fd, err := install(filter(rules{network: p.Network, sockets: true, mounts: p.Namespaces, observe: true, files: !p.Unwatched}), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 		if errors.Is(err, unix.EINVAL) { // before Linux 5.19
-			fd, err = install(filter(p.Network, true, p.Namespaces, true), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+			fd, err = install(filter(rules{network: p.Network, sockets: true, mounts: p.Namespaces, observe: true, files: !p.Unwatched}), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 		}
 		if err == nil {
 			w.fd, w.observing = fd, true
@@ -92,7 +91,7 @@ func newWatcher(p *plan, r *reach, b *book) (*watcher, error) {
 		blind = err // somebody watches us already, for example
 	}
 	// Without a watcher no connection can be made for the job, so it has no unix sockets.
-	if _, err := install(filter(p.Network, false, p.Namespaces, false), 0); err != nil {
+	if _, err := install(filter(rules{network: p.Network, mounts: p.Namespaces}), 0); err != nil {
 		return nil, err
 	}
 	return w, blind
@@ -124,23 +123,36 @@ func (w *watcher) listen() {
 	// The caller waits for our answer: run us where it ran. Since Linux 6.6.
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), notifSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 	go w.answerAll()
-	go w.judgeAll()
 }
 
 // answerAll ends with the process, or when the kernel has nobody left to ask for.
 func (w *watcher) answerAll() {
 	for {
+		w.linger()
 		var n notice
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&n)))
 		switch errno {
 		case 0:
+			w.busy.Lock()
 			w.answer(&n)
+			w.busy.Unlock()
 		case unix.EINTR, unix.ENOENT: // ENOENT: the caller was killed meanwhile
 		default:
 			return
 		}
 	}
 }
+
+// linger waits a moment for the next call without telling the scheduler, whose
+// hand-over costs several times what a call takes. Programs open files in bursts.
+func (w *watcher) linger() {
+	fds := unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN}
+	moment := unix.Timespec{Nsec: int64(lingerFor)}
+	_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&moment)), 0, 0, 0)
+}
+
+// lingerFor is how long the scheduler may have to wait for us.
+const lingerFor = 200 * time.Microsecond
 
 func (w *watcher) reply(a answer) {
 	// ENOENT says that the caller was killed meanwhile.
@@ -163,20 +175,23 @@ func (w *watcher) answer(n *notice) {
 	}
 	switch c.kind {
 	case opens, opens2, creates, changes:
-		w.see(n, c)
+		s := w.see(n, c)
 		w.goOn(n)
+		w.judge(s)
 	case executes:
 		if err := w.limit(int(n.pid)); err != nil {
 			w.refuse(n, unix.EPERM)
 			return
 		}
-		w.see(n, c)
+		s := w.see(n, c)
 		w.goOn(n)
+		w.judge(s)
 	case modes, owners:
 		switch {
 		case w.plan.Namespaces:
-			w.see(n, c)
+			s := w.see(n, c)
 			w.goOn(n)
+			w.judge(s)
 		case c.kind == modes:
 			w.changeMode(n, c)
 		default:
@@ -277,14 +292,14 @@ func familyName(f uint32) string {
 	return "family " + strconv.Itoa(int(f))
 }
 
-// see notes an access to a path. The caller waits, so its memory and directories
+// see returns an access to a path. The caller waits, so its memory and directories
 // are what they were; what it changes afterwards only fools us, not the kernel.
-func (w *watcher) see(n *notice, c call) {
+func (w *watcher) see(n *notice, c call) sighting {
 	path, err := readString(int(n.pid), n.args[c.path])
 	if err != nil || path == "" {
-		return
+		return sighting{}
 	}
-	s := sighting{call: c, pid: int(n.pid), path: path}
+	s := sighting{call: c, path: path}
 	switch c.kind {
 	case opens:
 		s.write, s.create = openFor(n.args[c.flag])
@@ -296,20 +311,48 @@ func (w *watcher) see(n *notice, c call) {
 	case creates, changes, modes, owners:
 		s.write, s.create = true, true
 	}
-	if !filepath.IsAbs(path) {
-		dir := "cwd"
-		if c.dir >= 0 && int32(n.args[c.dir]) != unix.AT_FDCWD {
-			dir = "fd/" + strconv.Itoa(int(int32(n.args[c.dir])))
-		}
-		base, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", n.pid, dir))
-		if err != nil {
-			return
-		}
-		s.path = filepath.Join(base, path)
-	} else if !s.write && anyWithin(path, systemRoots) && !strings.Contains(path, "/../") {
-		return // most of what a program opens
+	if filepath.IsAbs(path) {
+		return s
 	}
-	w.queue <- s
+	base := "/proc/" + strconv.Itoa(int(n.pid))
+	if dir := int32(unix.AT_FDCWD); c.dir >= 0 && int32(n.args[c.dir]) != dir {
+		base += "/fd/" + strconv.Itoa(int(int32(n.args[c.dir])))
+	} else {
+		base += "/cwd"
+	}
+	var dir [unix.PathMax]byte
+	size, err := unix.Readlink(base, dir[:])
+	if err != nil {
+		return sighting{}
+	}
+	s.path = string(dir[:size]) + "/" + path
+	return s
+}
+
+// maxJudged bounds what is remembered.
+const maxJudged = 4096
+
+// judge notes an access that the walls refuse. The caller does not wait for it.
+func (w *watcher) judge(s sighting) {
+	if s.path == "" {
+		return
+	}
+	// A program opens the same files again and again. A link that is put in the place
+	// of one it was allowed is refused all the same, and not told.
+	plain := s.call.kind == opens && !s.write
+	if _, known := w.judged[s.path]; plain && known {
+		return
+	}
+	if target := w.reach.refuses(s); target != "" {
+		w.book.note(s.what(), target)
+		return
+	}
+	if plain {
+		if len(w.judged) >= maxJudged {
+			clear(w.judged)
+		}
+		w.judged[s.path] = struct{}{}
+	}
 }
 
 // changeMode changes the mode of a file for the program, if it may change the file:
@@ -365,25 +408,10 @@ func (w *watcher) setMode(fd int, mode uint32, c call) unix.Errno {
 	return errnoOf(unix.Chmod(link, mode))
 }
 
-// systemRoots are what is read most and never refused.
-var systemRoots = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}
-
 func openFor(flags uint64) (write, create bool) {
 	mode := flags & unix.O_ACCMODE
 	create = flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE
 	return mode == unix.O_WRONLY || mode == unix.O_RDWR || create || flags&unix.O_TRUNC != 0, create
-}
-
-func (w *watcher) judgeAll() {
-	for s := range w.queue {
-		if s.done != nil {
-			close(s.done)
-			continue
-		}
-		if target := w.reach.refuses(s); target != "" {
-			w.book.note(s.what(), target)
-		}
-	}
 }
 
 func (s sighting) what() string {
@@ -399,16 +427,16 @@ func (w *watcher) drain() {
 	if !w.observing {
 		return
 	}
-	done := make(chan struct{})
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		w.busy.Lock()
+		defer w.busy.Unlock()
+	}()
 	limit := time.NewTimer(5 * time.Second) // a file system that hangs
 	defer limit.Stop()
 	select {
-	case w.queue <- sighting{done: done}:
-	case <-limit.C:
-		return
-	}
-	select {
-	case <-done:
+	case <-idle:
 	case <-limit.C:
 	}
 }

@@ -38,6 +38,7 @@ type plan struct {
 	Write    []string
 	Hide     []string
 	Sockets  []string
+	Temp     string // where a job without a mount namespace gets a directory of its own
 	Network  Network
 	Limits   Limits
 	Grace    time.Duration
@@ -45,6 +46,7 @@ type plan struct {
 	Landlock   int  // ABI to build for, 0: no Landlock
 	Seccomp    bool // deny system calls
 	Observe    bool // and say which
+	Unwatched  bool // but not which files
 	Namespaces bool // the launcher was started in namespaces of its own
 	CountPIDs  bool // bound the processes by their numbers: the user is not held by a limit
 }
