@@ -93,6 +93,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.ConfigExplain, answer[wire.ConfigExplainRequest](wire.ConfigExplainResult{Values: []wire.ConfigValue{{Key: "turn.steps", Value: "16", Origin: "env", Where: "OMBUD_TURN_STEPS"}}}))
 	cannedTiers(m)
 	cannedVault(m)
+	cannedBackup(m)
 	if err := m.Check(wire.Methods()); err != nil {
 		panic(err)
 	}

@@ -25,8 +25,12 @@ const (
 
 // loadConfig reads the configuration as a daemon started here would.
 func (a *app) loadConfig(flags ...config.Override) (*config.Loaded, error) {
+	return a.loadConfigFile(a.where.ConfigFile(), flags...)
+}
+
+func (a *app) loadConfigFile(path string, flags ...config.Override) (*config.Loaded, error) {
 	return config.Load(config.Input{
-		File:     a.where.ConfigFile(),
+		File:     path,
 		Getenv:   a.getenv,
 		EnvNames: config.OSEnvNames(),
 		Flags:    flags,

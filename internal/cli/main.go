@@ -51,8 +51,14 @@ type Roof struct {
 	VerifyAudit func(context.Context, Place, wire.AuditVerifyRequest) (wire.AuditVerifyResult, error)
 	ExportAudit func(ctx context.Context, p Place, line func(wire.AuditLine) error) (wire.AuditExportResult, error)
 	CheckStore  func(context.Context, Place) []wire.Check
-	VaultStatus func(context.Context, Place) (wire.VaultStatus, error)
-	ChangeVault func(context.Context, Place, daemon.VaultRequest) (wire.VaultRecoveryKeyResult, error)
+	Backup      func(ctx context.Context, p Place, req wire.BackupCreateRequest, note func(wire.BackupProgress) error) (wire.BackupResult, error)
+	Restore     func(ctx context.Context, p Place, o RestoreOptions) (wire.RestoreResult, error)
+
+	// VerifyBackup checks a backup without touching the instance; it unpacks it below
+	// scratch unless quick is set.
+	VerifyBackup func(ctx context.Context, p Place, file, scratch string, quick bool, note func(wire.BackupProgress) error) (wire.BackupVerifyResult, error)
+	VaultStatus  func(context.Context, Place) (wire.VaultStatus, error)
+	ChangeVault  func(context.Context, Place, daemon.VaultRequest) (wire.VaultRecoveryKeyResult, error)
 
 	// VerifyAuditFile checks an export with a public key alone and, unless the path is
 	// empty, a file of anchors.

@@ -25,6 +25,15 @@ func roof() Roof {
 			return daemon.ExportAudit(ctx, options(p), line)
 		},
 		VerifyAuditFile: daemon.VerifyAuditFile,
+		Backup: func(ctx context.Context, p Place, req wire.BackupCreateRequest, note func(wire.BackupProgress) error) (wire.BackupResult, error) {
+			return daemon.Backup(ctx, ownOptions(p), req, note)
+		},
+		Restore: func(ctx context.Context, p Place, o RestoreOptions) (wire.RestoreResult, error) {
+			return daemon.Restore(ctx, ownOptions(p), daemon.RestoreRequest{File: o.File, KeyFile: o.KeyFile, Replace: o.Replace, Load: o.Load, Send: o.Note})
+		},
+		VerifyBackup: func(ctx context.Context, p Place, file, scratch string, quick bool, note func(wire.BackupProgress) error) (wire.BackupVerifyResult, error) {
+			return daemon.VerifyBackup(ctx, ownOptions(p), file, scratch, quick, note)
+		},
 		CheckStore: func(ctx context.Context, p Place) []wire.Check {
 			return daemon.CheckStore(ctx, options(p))
 		},
@@ -35,6 +44,13 @@ func roof() Roof {
 			return daemon.ChangeVault(ctx, options(p), req)
 		},
 	}
+}
+
+// ownOptions are options that say which program this is.
+func ownOptions(p Place) daemon.Options {
+	o := options(p)
+	o.Version = thisBuild().Version
+	return o
 }
 
 func options(p Place) daemon.Options {

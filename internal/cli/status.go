@@ -60,6 +60,9 @@ func (res statusResult) page(p *page) {
 		state = p.warn("starting")
 	}
 	p.field("ombud", state)
+	if h := res.Held; h != nil {
+		p.field("held", p.warn("restored from a backup of "+p.clock(h.BackupAt)+": ombud restore release"))
+	}
 	p.field("process", fmt.Sprintf("%d, up %s", res.PID, span(time.Duration(max(1, res.UptimeS))*time.Second)))
 	p.field("version", res.Version)
 	p.field("instance", res.Instance)

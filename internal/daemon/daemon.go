@@ -22,6 +22,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/grant"
+	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
@@ -104,6 +105,7 @@ type Daemon struct {
 	roles     *policy.Roles
 	approvals *approval.Approvals
 	grants    *grant.Grants
+	hold      *hold.Hold
 	act       *act.Act
 	runs      *run.Engine
 	memory    *memory.Memory
@@ -119,6 +121,7 @@ type Daemon struct {
 	remote      *remote.Remote
 	agentServer *ipc.Server
 
+	backing sync.Mutex // held while a backup is written
 	began   time.Time
 	asked   chan struct{} // closed when a client asks the daemon to stop
 	askOnce sync.Once
@@ -199,6 +202,12 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	d.every(ctx, "look at the clock", 5*time.Second, func(ctx context.Context) error {
 		_, err := clock.RunOnce(ctx)
 		return err
+	})
+	d.every(ctx, "see whether another node let go", time.Second, func(ctx context.Context) error {
+		if !d.hold.Held() {
+			return nil
+		}
+		return d.hold.Look(ctx)
 	})
 	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
 	d.every(ctx, "forget old dedupe keys", time.Hour, func(ctx context.Context) error {

@@ -19,6 +19,10 @@ func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 		out = append(out, wire.Check{ID: id, Status: status, Detail: detail, Hint: hint})
 	}
 
+	if held, is := d.checkHeld(); is {
+		out = append(out, held)
+	}
+	out = append(out, d.checkBackup(ctx))
 	begun := time.Now()
 	err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		return db.SetMeta(ctx, tx, "doctor.last", fmt.Sprint(tx.Now()))

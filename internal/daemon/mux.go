@@ -72,6 +72,9 @@ func (d *Daemon) mux() *ipc.Mux {
 		return wire.DoctorResult{Checks: d.doctor(ctx)}, nil
 	})
 	ipc.Handle(m, wire.ConfigExplain, d.configExplain)
+	ipc.HandleStream(m, wire.BackupCreate, d.backupCreate)
+	ipc.Handle(m, wire.RestorePending, d.restorePending)
+	ipc.Handle(m, wire.RestoreRelease, d.restoreRelease)
 	ipc.Handle(m, wire.VaultState, d.vaultStatus)
 	ipc.Handle(m, wire.VaultPassphrase, d.vaultPassphrase)
 	ipc.Handle(m, wire.VaultRotate, d.vaultRotate)

@@ -35,7 +35,7 @@ func lockStore(ctx context.Context, o Options, fn func(Options, *db.DB) error) (
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	d, err := db.Open(ctx, storeOptions(o))
+	d, err := openStore(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/grant"
+	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/memory"
 	"github.com/ombud-run/ombud/internal/model"
@@ -32,7 +33,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := o.Instance.MakeDirs(); err != nil {
 		return nil, err
 	}
-	if d.db, err = db.Open(ctx, storeOptions(o)); err != nil {
+	if d.db, err = openStore(ctx, o); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -47,11 +48,14 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	cfg := o.Config.Config
 	d.events = eventlog.NewLog(d.db, d.vault, d.log, eventlog.Options{})
 	kinds := run.NewKinds()
+	if d.hold, err = hold.Open(ctx, d.db); err != nil {
+		return nil, err
+	}
 	home, err := homeOf(o.Instance)
 	if err != nil {
 		return nil, err
 	}
-	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home})
+	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home, Held: d.hold.Held})
 	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log)
 	if path := cfg.Audit.AnchorFile; path != "" {
 		d.anchor = d.audit.Anchor(path)
@@ -63,7 +67,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := channels.AddTx(local.Name, local.Channel{}); err != nil {
 		return nil, err
 	}
-	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log})
+	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log, Held: d.hold.Held})
 	d.approvals = approval.New(d.db, d.vault, d.events, approval.Options{
 		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Logger: d.log,
 		OnAsked: d.askInChat, OnResolved: d.resolved,
@@ -153,6 +157,7 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	d.agents, err = agent.New(agent.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
 		Outbox: d.outbox, Memory: recall{d.memory}, Authority: d.grants, Models: d.models, Prices: d.prices, Logger: d.log,
+		Refuse: d.hold.Refuse,
 	}, agent.Config{Steps: cfg.Turn.Steps, Calls: cfg.Turn.Calls, Timeout: cfg.Turn.Timeout}, identities...)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) 
 		return out, err
 	}
 	out.Approvals, out.DeadLetters = int64(len(open)), waitingLetters(letters)
-	out.Disk = d.disk()
+	out.Disk, out.Held = d.disk(), d.held()
 	return out, nil
 }
 

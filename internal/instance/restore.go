@@ -47,5 +47,5 @@ func (in Instance) DatabaseFiles() []string {
 
 // StoreFiles are the files that make the store and its key, and the name of the home.
 func (in Instance) StoreFiles() []string {
-	return append(in.DatabaseFiles(), in.HomeFile(), in.KeyFile())
+	return append(in.DatabaseFiles(), in.HomeFile(), in.KeyFile(), in.NextKeyFile(), in.VaultFile())
 }

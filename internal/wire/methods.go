@@ -71,6 +71,10 @@ var (
 	VaultRecover     = unary[VaultRecoverRequest, VaultStatus]("vault.recover", "sets anew what opens the vault, by the recovery key", repeatable)
 	VaultRecoveryKey = unary[Empty, VaultRecoveryKeyResult]("vault.recoverykey", "makes a recovery key in the place of the one before; it is told only here")
 
+	BackupCreate   = stream[BackupCreateRequest, BackupProgress, BackupResult]("backup.create", "writes a backup of the whole instance, flushed and read back", BackupProgress{})
+	RestorePending = unary[Empty, PendingWork]("restore.pending", "what would happen if a restored instance were let go", repeatable)
+	RestoreRelease = unary[RestoreReleaseRequest, RestoreReleaseResult]("restore.release", "lets a restored instance go")
+
 	DoctorRun     = unary[Empty, DoctorResult]("doctor.run", "looks at everything the daemon depends on", repeatable)
 	ConfigExplain = unary[ConfigExplainRequest, ConfigExplainResult]("config.explain", "where each configuration value comes from", repeatable)
 
@@ -95,6 +99,7 @@ func Methods() []Method {
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,
 		VaultState.Method, VaultPassphrase.Method, VaultRotate.Method, VaultRecover.Method, VaultRecoveryKey.Method,
+		BackupCreate.Method, RestorePending.Method, RestoreRelease.Method,
 		RequestCancel.Method,
 	}
 }

@@ -41,6 +41,7 @@ type Status struct {
 	DeadLetters   int64     `json:"dead_letters"`        // events given up on, see dlq.list
 	Disk          Disk      `json:"disk"`                // where the store lives
 	Listeners     []string  `json:"listeners,omitempty"` // addresses it listens on, the socket first
+	Held          *Held     `json:"held,omitempty"`      // it was restored and does nothing until it is let go
 }
 
 // Models says which model serves each role.
