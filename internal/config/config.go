@@ -29,6 +29,7 @@ type Config struct {
 	Approvals Approvals
 	Budget    Budget
 	Tools     Tools
+	Confine   Confine
 	Audit     Audit
 }
 
@@ -156,7 +157,9 @@ type FS struct {
 
 // Shell is for the shell tool.
 type Shell struct {
-	Allow []string // executables: a name found in PATH, or an absolute path
+	Allow   []string // executables: a name found in PATH, or an absolute path
+	Network string   // none
+	Read    []string // absolute; what they may read besides
 }
 
 // Audit is for the record of what was done.

@@ -69,10 +69,11 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		Approvals: Approvals{10 * time.Minute, 24 * time.Hour},
 		Budget:    Budget{Limit{true, 10e6}, Limit{true, 100e6}, Limit{true, 1e6}},
 		Tools: Tools{
-			Shell: Shell{[]string{"cat", "date", "df", "du", "echo", "head", "ls", "pwd", "tail", "uname", "uptime", "wc"}},
+			Shell: Shell{[]string{"cat", "date", "df", "du", "echo", "head", "ls", "pwd", "tail", "uname", "uptime", "wc"}, "none", []string{}},
 			Web:   Web{AllowHosts: []string{}},
 			FS:    FS{AllowSensitive: []string{}},
 		},
+		Confine: Confine{Enforce: "strict"},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
 		t.Errorf("got  %+v\nwant %+v", l.Config, want)
@@ -119,7 +120,7 @@ approvals: {hold: 0s, expires: 1h}
 budget: {day_usd: none, month_usd: 0, turn_usd: 0.25}
 tools:
   fs: {root: /srv/work/, allow_sensitive: [/srv/work/.env]}
-  shell: {allow: [git, /usr/bin/make]}
+  shell: {allow: [git, /usr/bin/make], network: proxy, read: [/srv/tools]}
   web: {allow_hosts: [example.com, '*.example.org', '::1'], allow_private: true}
 `, Input{})
 	if err != nil {
@@ -141,7 +142,7 @@ tools:
 		"turn":      {c.Turn, Turn{1, 0, 90 * time.Second}},
 		"approvals": {c.Approvals, Approvals{0, time.Hour}},
 		"budget":    {c.Budget, Budget{Limit{}, Limit{true, 0}, Limit{true, 250_000}}},
-		"tools":     {c.Tools, Tools{FS{"/srv/work", []string{"/srv/work/.env"}}, Shell{[]string{"git", "/usr/bin/make"}}, Web{[]string{"example.com", "*.example.org", "::1"}, true}}},
+		"tools":     {c.Tools, Tools{FS{"/srv/work", []string{"/srv/work/.env"}}, Shell{[]string{"git", "/usr/bin/make"}, "proxy", []string{"/srv/tools"}}, Web{[]string{"example.com", "*.example.org", "::1"}, true}}},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s: got %+v, want %+v", what, pair[0], pair[1])

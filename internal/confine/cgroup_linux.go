@@ -56,6 +56,15 @@ type Cgroups struct {
 
 var _ Groups = (*Cgroups)(nil)
 
+// CgroupNameOf is the name of the subtree of the daemon whose state directory dir is.
+func CgroupNameOf(dir string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", fault.New(fault.Unavailable, "look at %s: %w", dir, err)
+	}
+	return CgroupName(uint64(st.Dev), st.Ino), nil
+}
+
 // OpenCgroups ends what a killed daemon of this name left and makes its subtree
 // anew. The error is Unavailable, with what stands in the way, where no tree can be
 // written: then jobs are held without.

@@ -22,6 +22,9 @@ func OpenCgroups(CgroupOptions) (*Cgroups, error) {
 	return nil, fault.New(fault.Unavailable, "cgroups are a thing of Linux")
 }
 
+// CgroupNameOf is not needed here.
+func CgroupNameOf(string) (string, error) { return "", nil }
+
 // New says that there are none.
 func (*Cgroups) New(string) (Group, error) {
 	return nil, fault.New(fault.Unavailable, "cgroups are a thing of Linux")

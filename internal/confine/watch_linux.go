@@ -543,6 +543,9 @@ func (w *watcher) connectFor(n *notice) (unix.Errno, string) {
 		}
 		resolved, err := filepath.EvalSymlinks(path)
 		if err != nil {
+			if path = filepath.Clean(path); w.reach.hidden(path) {
+				return unix.ENOENT, path // covered, so not there for the job
+			}
 			return unix.ENOENT, ""
 		}
 		if !w.reach.speaksTo(resolved) {

@@ -6,6 +6,9 @@
 // client go on as a client does (it sends again, with the same key, what it got no
 // answer to) and looks at the store and at the world outside.
 //
+// Another test kills a daemon in the middle of a program of an agent, whose children
+// went into sessions of their own, and looks for what is left of it.
+//
 // `go test` tries every seventh pass on SQLite; `make campaign` tries all, on both
 // stores. It fails if a counted pass was not tried.
 package crashtest

@@ -115,6 +115,8 @@ type Daemon struct {
 	prices    *model.Catalog
 	server    *ipc.Server
 
+	confined confining
+
 	// What connects below the operator.
 	jobs        *job.Jobs
 	pairing     *pairing.Pairing
@@ -152,6 +154,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"anchors", d.startAnchor, d.stopAnchor},
 		{"audit", d.audit.Start, d.audit.Stop},
 		{"vault", d.startVault, plain(d.keeper.Close)},
+		{"programs", nil, d.closeConfine},
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
 		{"adapters", d.remote.Open, nothing},
@@ -210,6 +213,7 @@ func (d *Daemon) startUpkeep(context.Context) error {
 		return d.hold.Look(ctx)
 	})
 	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
+	d.every(ctx, "write counted refusals of programs", time.Minute, d.flushDenials)
 	d.every(ctx, "forget old dedupe keys", time.Hour, func(ctx context.Context) error {
 		_, err := d.agents.PruneInbound(ctx, d.db.Time())
 		return err

@@ -54,7 +54,7 @@ func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 	} else {
 		add("tools.abandoned", "ok", "no call ignores its timeout", "")
 	}
-	add("confinement", "warn", "programs run by shell.exec are not confined on this build", "allow only programs you trust in tools.shell.allow")
+	out = append(out, d.confinement()...)
 	if _, err := os.Stat("/etc/localtime"); err != nil && time.Local.String() == "Local" {
 		add("clock.zone", "warn", "the machine has no time zone set", "link /etc/localtime")
 	} else {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -22,7 +23,13 @@ import (
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain: this program is also what the launcher of a job executes.
+func TestMain(m *testing.M) {
+	if code, ok := confine.Launched(os.Args); ok {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 40 * time.Second
 

@@ -73,6 +73,9 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		OnAsked: d.askInChat, OnResolved: d.resolved,
 	})
 	d.grants = grant.NewGrants(d.db, d.vault, d.events, d.audit, policy.Assisted)
+	if err := d.openConfine(cfg); err != nil {
+		return nil, err
+	}
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
 	if err := errors.Join(d.addTools(cfg), d.checkListedTools(cfg)); err != nil {

@@ -22,6 +22,10 @@ func admitOperator(p wire.Peer) error {
 		return nil // the system does not tell; the threat model says so
 	}
 	job, err := confine.IsJob(p.PID)
+	if err == nil && !job {
+		// A job of a daemon that was killed, or of another instance, descends from others.
+		job, err = confine.InJobGroup(p.PID)
+	}
 	if err != nil {
 		return fault.New(fault.Permission, "who connects cannot be told: %w", err)
 	}

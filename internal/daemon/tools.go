@@ -45,7 +45,9 @@ func (d *Daemon) addTools(cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	sh, err := shell.New(shell.Config{Allow: cfg.Tools.Shell.Allow, Dir: place}, own)
+	sh, err := shell.New(shell.Config{
+		Allow: cfg.Tools.Shell.Allow, Dir: place, Network: network(cfg.Tools.Shell.Network), Read: cfg.Tools.Shell.Read,
+	}, own, d.confined.launcher)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/daemon"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain: this program is also what the launcher of a job executes.
+func TestMain(m *testing.M) {
+	if code, ok := confine.Launched(os.Args); ok {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for what has to come.
 const patience = 60 * time.Second

@@ -23,6 +23,7 @@ import (
 	"github.com/ombud-run/ombud/internal/audit"
 	"github.com/ombud-run/ombud/internal/blob"
 	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -45,7 +46,13 @@ import (
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain: this program is also what the launcher of a job executes.
+func TestMain(m *testing.M) {
+	if code, ok := confine.Launched(os.Args); ok {
+		os.Exit(code)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const patience = time.Minute
 
@@ -191,7 +198,10 @@ func open(t testing.TB, w weak) *house {
 	})
 	root, err := guard.OpenRoot(place, w.sensitive)
 	must(err)
-	sh, err := shell.New(shell.Config{Allow: []string{"cat", "touch"}, Dir: place}, guard.NewSensitive(nil, nil))
+	launcher, err := confine.New(confine.Options{Enforce: confine.EnforceBest})
+	must(err)
+	t.Cleanup(launcher.Close)
+	sh, err := shell.New(shell.Config{Allow: []string{"cat", "touch"}, Dir: place}, guard.NewSensitive(nil, nil), launcher)
 	must(err)
 	var facts toolmemory.Facts = h.memory
 	if w.facts != nil {

@@ -125,7 +125,7 @@ func TestWhatStartsOthersIsDeniedWithThem(t *testing.T) {
 			continue
 		}
 		dir := t.TempDir()
-		s, err := New(Config{Allow: []string{filepath.Clean(where)}, Dir: dir}, guardByName{})
+		s, err := New(Config{Allow: []string{filepath.Clean(where)}, Dir: dir}, guardByName{}, nil)
 		if err != nil || len(s.Missing()) > 0 {
 			continue // a link to another wrapper has to be listed by that one's name
 		}
@@ -196,7 +196,7 @@ func TestSensitiveFilesStayOutOfArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := New(Config{Allow: []string{"cat"}, Dir: dir}, guard.NewSensitive(nil, nil))
+	s, err := New(Config{Allow: []string{"cat"}, Dir: dir}, guard.NewSensitive(nil, nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

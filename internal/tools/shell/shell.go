@@ -10,12 +10,15 @@
 // them too. Which program starts others is known from a list; one that is not on it
 // is granted with all it can do by the operator who lists it.
 //
-// The program gets its own process group, an environment made only from the
-// configuration, and /dev/null or the given text as standard input. When its time
-// is up, the call is cancelled or nobody reads on, the group gets SIGTERM and 3 s
-// later SIGKILL; whatever the program left behind in its group when it ended is
-// killed as well. A child that moved to a session of its own gets away until
-// confinement holds it.
+// The program runs behind walls ([confine.ShellProfile]): it may change the working
+// directory and nothing else, reads programs, libraries and what the configuration
+// opens, and has no network unless that gives it one. Its environment is made only
+// from the configuration; its standard input is /dev/null or the given text. When
+// its time is up, the call is cancelled or nobody reads on, everything of it gets
+// SIGTERM and 3 s later SIGKILL; what it left behind when it ended is killed as well,
+// in whatever session or process group that is. Where it cannot be confined it does
+// not run, unless the operator has chosen so. What it was refused is in the result
+// and in the audit log.
 package shell
 
 import (
@@ -27,6 +30,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
@@ -49,12 +53,22 @@ type Guard interface {
 
 var _ Guard = (*guard.Sensitive)(nil)
 
+// Launcher starts programs behind walls.
+type Launcher interface {
+	Start(ctx context.Context, s confine.Spec) (*confine.Job, error)
+}
+
+var _ Launcher = (*confine.Launcher)(nil)
+
 // Config says what may run and how.
 type Config struct {
 	Allow []string // programs, by name or absolute path; default none
 	Path  []string // where names are looked up; default /usr/local/bin, /usr/bin, /bin
 	Env   []string // the whole environment, KEY=value, besides PATH and LANG
 	Dir   string   // an existing directory, absolute; a call's cwd is in it
+
+	Network confine.Network // default none
+	Read    []string        // directories and files it may read besides; absolute
 }
 
 // Shell is the tool.
@@ -64,10 +78,13 @@ type Shell struct {
 	dir      string // resolved
 	env      []string
 	files    Guard
+	launcher Launcher
+	network  confine.Network
+	read     []string
 }
 
 // New resolves the allow list.
-func New(cfg Config, g Guard) (*Shell, error) {
+func New(cfg Config, g Guard, l Launcher) (*Shell, error) {
 	dir, err := filepath.EvalSymlinks(cfg.Dir)
 	if err != nil || !filepath.IsAbs(dir) {
 		return nil, fault.New(fault.Config, "the working directory %q of shell.exec must be an existing absolute one", cfg.Dir)
@@ -76,7 +93,7 @@ func New(cfg Config, g Guard) (*Shell, error) {
 	if len(path) == 0 {
 		path = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 	}
-	s := &Shell{dir: dir, files: g}
+	s := &Shell{dir: dir, files: g, launcher: l, network: cfg.Network, read: cfg.Read}
 	for _, entry := range cfg.Allow {
 		p, found, err := lookUp(entry, path)
 		if err != nil {
@@ -133,7 +150,7 @@ func (s *Shell) definition() tool.Definition {
 			}
 			return []scope.Scope{need}, nil
 		},
-		// A program can talk to anybody it likes.
+		// A program can talk to anybody it likes, now or by a file it leaves.
 		Destination: func(raw json.RawMessage) tool.Destination {
 			in, _ := tool.Decode[input](raw) // validated
 			return tool.Destination{Readers: label.Anyone, Name: "whatever " + tool.Show(in.Argv[0]) + " talks to"}
@@ -271,7 +288,7 @@ func (s *Shell) run(ctx context.Context, inv tool.Invocation) (tool.Output, erro
 	if err := ctx.Err(); err != nil {
 		return tool.Output{}, err
 	}
-	out, err := start(ctx, c)
+	out, err := s.start(ctx, c, confine.Owner{Subject: inv.Subject, Tool: "shell.exec", Run: inv.Run, Step: inv.Step})
 	if err != nil {
 		return tool.Output{}, err
 	}
