@@ -40,7 +40,7 @@ func (d *Daemon) addTools(cfg config.Config) error {
 	if err != nil {
 		return fault.New(fault.Permission, "the workspace: %w", err)
 	}
-	own := guard.NewSensitive(cfg.Tools.FS.AllowSensitive, []string{d.o.Instance.ConfigDir, d.o.Instance.StateDir, d.o.Instance.RuntimeDir})
+	own := guard.NewSensitive(cfg.Tools.FS.AllowSensitive, append(vaultSecrets(d.o), d.o.Instance.ConfigDir, d.o.Instance.StateDir, d.o.Instance.RuntimeDir))
 	root, err := guard.OpenRoot(place, own)
 	if err != nil {
 		return err

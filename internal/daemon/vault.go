@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -44,6 +45,21 @@ func VaultSources(o Options) vault.Sources {
 	return s
 }
 
+// vaultSecrets are places outside of the instance's directories that hold what opens
+// the vault: no tool reads them, and no program sees them.
+func vaultSecrets(o Options) (paths []string) {
+	for _, path := range []string{o.Config.Config.Vault.PassphraseFile, o.Environment.Credentials} {
+		if path == "" {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
 // openVault opens the vault and holds it against the store: a key that is not the
 // one the store was sealed with is refused, and none is made for a store that has
 // one already. With own the store is about to be worked with: a vault is made for a
@@ -57,6 +73,7 @@ func openVault(ctx context.Context, store *db.DB, o Options, own bool) (*vault.K
 	if err != nil || !own {
 		return k, nil, err
 	}
+	k.Sweep() // the store's lock is held
 	done, err := k.Settle()
 	if err != nil {
 		return nil, done, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,5 +242,22 @@ func TestAPassphraseIsAskedFor(t *testing.T) {
 	_, _ = up(t, o)
 	if fmt.Sprint(questions) != fmt.Sprint([]vault.Question{{New: true}, {}}) || count.Load() != 2 {
 		t.Errorf("%+v, stretched %d times", questions, count.Load())
+	}
+}
+
+func TestNoToolReadsAPassphraseFile(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	path := filepath.Join(o.Instance.Workspace(), "notes.txt")
+	if err := os.WriteFile(path, []byte("correct horse"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"none", path} {
+		o := options(t, fmt.Sprintf("vault:\n  passphrase_file: %q\ntools:\n  fs:\n    root: %q\n", file, o.Instance.Workspace()))
+		o, _ = phrased(o, "")
+		c, _ := up(t, o)
+		if a := ask(t, c, "read notes.txt"); strings.Contains(a.Reply, "correct horse") != (file == "none") {
+			t.Errorf("passphrase file %s: %q", file, a.Reply)
+		}
 	}
 }

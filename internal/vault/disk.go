@@ -58,7 +58,7 @@ func write(path string, data []byte, fresh bool, prove func([]byte) error) (err 
 const tmpPrefix = ".vault-"
 
 // sweep removes what a crash left of them. One may be a second name of a file that is
-// in force, so it is not overwritten. The caller holds the instance.
+// in force, so it is not overwritten.
 func sweep(dir string) {
 	left, err := filepath.Glob(filepath.Join(dir, tmpPrefix+"*"))
 	if err != nil {

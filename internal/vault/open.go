@@ -396,6 +396,10 @@ func (k *Keeper) Copy() []byte {
 // Behind reports whether what the store keeps is not the envelope in force.
 func (k *Keeper) Behind(m Memory) bool { return !bytes.Equal(m.Envelope, k.Copy()) }
 
+// Sweep removes files that a crash left without a name of their own. It is for who
+// holds the instance: those of another process at work would go too.
+func (k *Keeper) Sweep() { sweep(filepath.Dir(k.files.Envelope)) }
+
 // Settle writes what Open found missing, and brings to its end a change that a
 // crash cut off. It returns what was done, for the log and the record.
 func (k *Keeper) Settle() (done []string, err error) {
@@ -403,7 +407,6 @@ func (k *Keeper) Settle() (done []string, err error) {
 		return nil, busy()
 	}
 	defer k.changing.Unlock()
-	sweep(filepath.Dir(k.files.Envelope))
 	k.mu.Lock()
 	done = slices.Clone(k.notes)
 	made, unsaved, e, opened := k.made, k.unsaved, k.envelope, k.opened
