@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func statOf(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	_, rest, ok := strings.Cut(string(line[strings.LastIndexByte(string(line), ')')+1:]), " ")
+	_, rest, ok := strings.Cut(string(line[bytes.LastIndexByte(line, ')')+1:]), " ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 2 {
 		return stat{}, fmt.Errorf("stat of process %d is not what proc(5) says", pid)

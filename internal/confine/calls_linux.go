@@ -4,6 +4,9 @@ package confine
 
 import "golang.org/x/sys/unix"
 
+// filtered: there is a filter for this architecture.
+const filtered = true
+
 // kind is what the filter does with a system call and what the watcher makes of it.
 type kind int
 

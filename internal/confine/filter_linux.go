@@ -85,7 +85,7 @@ type rules struct {
 
 // filter writes the seccomp filter of a job.
 func filter(r rules) []unix.SockFilter {
-	deny := uint32(retEPERM)
+	deny := retEPERM
 	if r.observe {
 		deny = retNotify
 	}

@@ -78,7 +78,7 @@ func TestTheFilterSaysWhatTheTableSays(t *testing.T) {
 }
 
 func expected(c call, r rules, args [6]uint64) uint32 {
-	deny, watch, files := uint32(retEPERM), uint32(retAllow), uint32(retAllow)
+	deny, watch, files := retEPERM, uint32(retAllow), uint32(retAllow)
 	if r.observe {
 		deny, watch = retNotify, retNotify
 		if r.files {

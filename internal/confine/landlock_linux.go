@@ -3,7 +3,6 @@ package confine
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,40 +97,4 @@ func allow(set int, path string, rights uint64, open func(string) (int, error)) 
 		return nil
 	}
 	return landlockAdd(set, &unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)})
-}
-
-// The three system calls. x/sys has their types and not their calls.
-
-func landlockCreate(attr *unix.LandlockRulesetAttr) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr), 0)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(fd), nil
-}
-
-func landlockAdd(set int, attr *unix.LandlockPathBeneathAttr) error {
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), unix.LANDLOCK_RULE_PATH_BENEATH,
-		uintptr(unsafe.Pointer(attr)), 0, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-func landlockRestrict(set int) error {
-	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(set), 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// landlockABI is the version the kernel has, 0 if none.
-func landlockABI() int {
-	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0
-	}
-	return int(v)
 }

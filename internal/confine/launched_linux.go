@@ -71,7 +71,7 @@ func launch() error {
 		orders: make(chan order), main: make(chan syscall.WaitStatus, 1), empty: make(chan struct{}),
 	}
 	if k.files, err = ch.receive(k.plan); err != nil {
-		return nil // the daemon has no use for this launcher any more
+		return fmt.Errorf("no plan came: %w", err)
 	}
 	if !k.first {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

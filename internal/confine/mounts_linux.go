@@ -184,9 +184,9 @@ func (m placed) room() error {
 		return nil
 	}
 	if m.dir {
-		return os.MkdirAll(m.path, 0o755)
+		return os.MkdirAll(m.path, 0o750)
 	}
-	if err := os.MkdirAll(filepath.Dir(m.path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(m.path), 0o750); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(m.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

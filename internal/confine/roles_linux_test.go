@@ -272,9 +272,9 @@ func attempts(outside string, pid int) []attempt {
 			return err
 		}
 	}
-	connect := func(family, kind int, to unix.Sockaddr) func() error {
+	connect := func(family int, to unix.Sockaddr) func() error {
 		return func() error {
-			fd, err := unix.Socket(family, kind, 0)
+			fd, err := unix.Socket(family, unix.SOCK_STREAM, 0)
 			if err != nil {
 				return err
 			}
@@ -317,7 +317,7 @@ func attempts(outside string, pid int) []attempt {
 			b := make([]byte, 1)
 			return readMemory(pid, 0x400000, b)
 		}},
-		{"unix socket", connect(unix.AF_UNIX, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: at("socket")})},
+		{"unix socket", connect(unix.AF_UNIX, &unix.SockaddrUnix{Name: at("socket")})},
 		{"unix datagram", func() error {
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 			if err != nil {
@@ -325,9 +325,9 @@ func attempts(outside string, pid int) []attempt {
 			}
 			return unix.Sendto(pair[0], []byte("x"), 0, &unix.SockaddrUnix{Name: at("datagram")})
 		}},
-		{"abstract socket", connect(unix.AF_UNIX, unix.SOCK_STREAM, &unix.SockaddrUnix{Name: "@" + os.Getenv("ABSTRACT")})},
-		{"this host", connect(unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: atoi(os.Getenv("PORT"))})},
-		{"another host", connect(unix.AF_INET, unix.SOCK_STREAM, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 80})},
+		{"abstract socket", connect(unix.AF_UNIX, &unix.SockaddrUnix{Name: "@" + os.Getenv("ABSTRACT")})},
+		{"this host", connect(unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: atoi(os.Getenv("PORT"))})},
+		{"another host", connect(unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 80})},
 		{"packet socket", socket(unix.AF_PACKET, unix.SOCK_RAW, 0)},
 		{"vsock", socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)},
 		{"crypto socket", socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)},
@@ -364,7 +364,8 @@ func attempts(outside string, pid int) []attempt {
 		{"personality", func() error { return call3(unix.SYS_PERSONALITY, 0x0040000, 0, 0) }},
 		{"TIOCSTI", func() error {
 			// Bits above the number's 32 change nothing for the kernel.
-			return call3(unix.SYS_IOCTL, 0, uintptr(unix.TIOCSTI)|1<<40, uintptr(unsafe.Pointer(&page)))
+			high := uint64(1) << 40
+			return call3(unix.SYS_IOCTL, 0, uintptr(unix.TIOCSTI|high), uintptr(unsafe.Pointer(&page)))
 		}},
 		{"raise a limit", func() error {
 			return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 19, Max: 1 << 19})

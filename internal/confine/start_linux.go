@@ -306,7 +306,7 @@ func (r *running) started(s *started, files []*os.File) error {
 		r.pid = pidOf(files[0])
 	}
 	if r.streams.stdin != nil {
-		r.Job.stdin = r.streams.stdin
+		r.stdin = r.streams.stdin
 	}
 	if r.spec.Profile.Network != NetProxy || len(files) < 2 {
 		return nil

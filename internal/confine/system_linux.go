@@ -19,7 +19,7 @@ func ownSystem(l *Launcher) System { return linux{l.o.Exe} }
 
 func (linux) Landlock() int { return landlockABI() }
 func (linux) Seccomp() bool {
-	return seccompCan(unix.SECCOMP_RET_ERRNO) && seccompCan(unix.SECCOMP_RET_USER_NOTIF)
+	return filtered && seccompCan(unix.SECCOMP_RET_ERRNO) && seccompCan(unix.SECCOMP_RET_USER_NOTIF)
 }
 
 // Namespaces builds them once, for nothing. That they can be made says little: some

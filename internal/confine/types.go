@@ -12,6 +12,7 @@ import (
 // Network is what a job may reach of the network.
 type Network int
 
+// What a job's network can be.
 const (
 	NetNone  Network = iota // no socket but unix sockets by leave
 	NetAll                  // the machine's network as it is
@@ -52,6 +53,7 @@ type Spec struct {
 // Enforce says what happens where the system cannot hold a job.
 type Enforce int
 
+// The ways to enforce.
 const (
 	EnforceStrict Enforce = iota // nothing runs
 	EnforceBest                  // runs with what there is; Report says what is missing

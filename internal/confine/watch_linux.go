@@ -3,11 +3,8 @@
 package confine
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,34 +12,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// These are in the kernel's headers and not in x/sys.
-const (
-	notifIDValid  = 0x40082102 // SECCOMP_IOCTL_NOTIF_ID_VALID
-	notifSetFlags = 0x40082104 // SECCOMP_IOCTL_NOTIF_SET_FLAGS
-)
-
-// notice is struct seccomp_notif, answer struct seccomp_notif_resp.
-type notice struct {
-	id    uint64
-	pid   uint32
-	flags uint32
-	nr    int32
-	arch  uint32
-	ip    uint64
-	args  [6]uint64
-}
-
-type answer struct {
-	id    uint64
-	val   int64
-	errno int32
-	flags uint32
-}
 
 // watcher answers the system calls that a job's filter sends to it. It says what
 // was refused; it refuses nothing that the filter or Landlock would not: what it
@@ -97,41 +69,20 @@ func newWatcher(p *plan, r *reach, b *book) (*watcher, error) {
 	return w, blind
 }
 
-// install puts this thread, and what it forks, behind a filter.
-func install(prog []unix.SockFilter, flags uint) (int, error) {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return -1, err
-	}
-	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, uintptr(flags), uintptr(unsafe.Pointer(&fprog)))
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(fd), nil
-}
-
-// seccompCan reports whether the kernel knows what a filter can answer with.
-func seccompCan(action uint32) bool {
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
-	return errno == 0
-}
-
 func (w *watcher) listen() {
 	for _, c := range slices.Concat(common, special) {
 		w.calls[int32(c.nr)] = c
 	}
-	// The caller waits for our answer: run us where it ran. Since Linux 6.6.
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), notifSetFlags, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+	answerWhereAsked(w.fd)
 	go w.answerAll()
 }
 
 // answerAll ends with the process, or when the kernel has nobody left to ask for.
 func (w *watcher) answerAll() {
 	for {
-		w.linger()
+		linger(w.fd)
 		var n notice
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&n)))
-		switch errno {
+		switch recvNotice(w.fd, &n) {
 		case 0:
 			w.busy.Lock()
 			w.answer(&n)
@@ -143,20 +94,8 @@ func (w *watcher) answerAll() {
 	}
 }
 
-// linger waits a moment for the next call without telling the scheduler, whose
-// hand-over costs several times what a call takes. Programs open files in bursts.
-func (w *watcher) linger() {
-	fds := unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN}
-	moment := unix.Timespec{Nsec: int64(lingerFor)}
-	_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&moment)), 0, 0, 0)
-}
-
-// lingerFor is how long the scheduler may have to wait for us.
-const lingerFor = 200 * time.Microsecond
-
 func (w *watcher) reply(a answer) {
-	// ENOENT says that the caller was killed meanwhile.
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
+	sendAnswer(w.fd, &a)
 }
 
 func (w *watcher) goOn(n *notice) {
@@ -355,59 +294,6 @@ func (w *watcher) judge(s sighting) {
 	}
 }
 
-// changeMode changes the mode of a file for the program, if it may change the file:
-// Landlock does not look at that. The file is looked up once, and what was looked at
-// is what is changed.
-func (w *watcher) changeMode(n *notice, c call) {
-	fd, errno := w.lookUp(n, c)
-	if errno == 0 {
-		defer unix.Close(fd)
-		errno = w.setMode(fd, uint32(n.args[c.flag]), c)
-	}
-	if errno != 0 {
-		w.refuse(n, errno)
-		return
-	}
-	w.reply(answer{id: n.id})
-}
-
-// lookUp opens the file of a call as the caller sees it.
-func (w *watcher) lookUp(n *notice, c call) (int, unix.Errno) {
-	if c.path < 0 {
-		return w.borrow(n)
-	}
-	path, err := readString(int(n.pid), n.args[c.path])
-	if err != nil {
-		return -1, errnoOf(err)
-	}
-	at := unix.AT_FDCWD
-	if !filepath.IsAbs(path) {
-		base := fmt.Sprintf("/proc/%d/cwd", n.pid)
-		if c.dir >= 0 && int32(n.args[c.dir]) != unix.AT_FDCWD {
-			base = fmt.Sprintf("/proc/%d/fd/%d", n.pid, int32(n.args[c.dir]))
-		}
-		if at, err = unix.Open(base, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
-			return -1, errnoOf(err)
-		}
-		defer unix.Close(at)
-	}
-	fd, err := unix.Openat(at, path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	return fd, errnoOf(err)
-}
-
-func (w *watcher) setMode(fd int, mode uint32, c call) unix.Errno {
-	link := "/proc/self/fd/" + strconv.Itoa(fd)
-	path, err := os.Readlink(link)
-	if err != nil {
-		return unix.EACCES
-	}
-	if !anyWithin(path, w.reach.write) {
-		w.book.note(c.what, path)
-		return unix.EPERM
-	}
-	return errnoOf(unix.Chmod(link, mode))
-}
-
 func openFor(flags uint64) (write, create bool) {
 	mode := flags & unix.O_ACCMODE
 	create = flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE
@@ -490,165 +376,4 @@ func lastPID() int {
 		return 0
 	}
 	return n
-}
-
-// connect makes a connection for the program, to an address read once: the program
-// cannot change it between the look and the deed.
-func (w *watcher) connect(n notice) {
-	errno, target := w.connectFor(&n)
-	if errno == 0 {
-		w.reply(answer{id: n.id})
-	} else {
-		w.refuse(&n, errno)
-	}
-	if target != "" {
-		w.book.note("connect", target)
-	}
-}
-
-// connectFor returns 0 or why not, and the address if it is not allowed.
-func (w *watcher) connectFor(n *notice) (unix.Errno, string) {
-	size := min(n.args[2], unix.SizeofSockaddrAny)
-	if size < 2 {
-		return unix.EINVAL, ""
-	}
-	addr := make([]byte, size)
-	if err := readMemory(int(n.pid), n.args[1], addr); err != nil {
-		return unix.EFAULT, ""
-	}
-	fd, errno := w.borrow(n)
-	if errno != 0 {
-		return errno, ""
-	}
-	defer unix.Close(fd)
-	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil {
-		return errnoOf(err), ""
-	}
-	if family == unix.AF_UNIX {
-		name := addr[2:]
-		if len(name) == 0 || name[0] == 0 {
-			return unix.EPERM, "abstract " + string(bytes.Trim(name, "\x00"))
-		}
-		if i := bytes.IndexByte(name, 0); i >= 0 {
-			name = name[:i]
-		}
-		path := string(name)
-		if !filepath.IsAbs(path) {
-			cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", n.pid))
-			if err != nil {
-				return unix.EACCES, path
-			}
-			path = filepath.Join(cwd, path)
-		}
-		resolved, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			if path = filepath.Clean(path); w.reach.hidden(path) {
-				return unix.ENOENT, path // covered, so not there for the job
-			}
-			return unix.ENOENT, ""
-		}
-		if !w.reach.speaksTo(resolved) {
-			return unix.EPERM, resolved
-		}
-		// The name that was looked up, not the one that was given: links may change.
-		addr = append(append(addr[:2:2], resolved...), 0)
-	}
-	_, _, errno = unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&addr[0])), uintptr(len(addr)))
-	if w.plan.Network == NetProxy && (errno == unix.ENETUNREACH || errno == unix.ECONNREFUSED) {
-		return errno, host(addr) // past the proxy there is nothing
-	}
-	return errno, ""
-}
-
-// host shows an internet address.
-func host(addr []byte) string {
-	var ip netip.Addr
-	switch family := binary.NativeEndian.Uint16(addr); {
-	case family == unix.AF_INET && len(addr) >= unix.SizeofSockaddrInet4:
-		ip = netip.AddrFrom4([4]byte(addr[4:8]))
-	case family == unix.AF_INET6 && len(addr) >= unix.SizeofSockaddrInet6:
-		ip = netip.AddrFrom16([16]byte(addr[8:24]))
-	default:
-		return ""
-	}
-	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(addr[2:4])).String()
-}
-
-// borrow takes a second descriptor for the socket of a waiting caller.
-func (w *watcher) borrow(n *notice) (int, unix.Errno) {
-	group, err := threadGroup(int(n.pid))
-	if err != nil {
-		return -1, unix.EPERM
-	}
-	process, err := unix.PidfdOpen(group, 0)
-	if err != nil {
-		return -1, unix.EPERM
-	}
-	defer unix.Close(process)
-	fd, err := unix.PidfdGetfd(process, int(n.args[0]), 0)
-	if err != nil {
-		return -1, errnoOf(err)
-	}
-	// Was it still the caller all the while, or a process with its number?
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(w.fd), notifIDValid, uintptr(unsafe.Pointer(&n.id))); errno != 0 {
-		_ = unix.Close(fd)
-		return -1, unix.EINTR
-	}
-	return fd, 0
-}
-
-func threadGroup(tid int) (int, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if v, ok := strings.CutPrefix(line, "Tgid:"); ok {
-			return strconv.Atoi(strings.TrimSpace(v))
-		}
-	}
-	return 0, fmt.Errorf("status of %d has no Tgid", tid)
-}
-
-func errnoOf(err error) unix.Errno {
-	if err == nil {
-		return 0
-	}
-	if errno, ok := errors.AsType[unix.Errno](err); ok {
-		return errno
-	}
-	return unix.EIO
-}
-
-// readString reads a path from another process.
-func readString(pid int, addr uint64) (string, error) {
-	if addr == 0 {
-		return "", unix.EFAULT
-	}
-	buf := make([]byte, 0, 256)
-	for len(buf) < unix.PathMax {
-		// Never across a page that may not be there.
-		n := min(256, int(uint64(os.Getpagesize())-addr%uint64(os.Getpagesize())))
-		part := make([]byte, n)
-		if err := readMemory(pid, addr, part); err != nil {
-			return "", err
-		}
-		if i := bytes.IndexByte(part, 0); i >= 0 {
-			return string(append(buf, part[:i]...)), nil
-		}
-		buf = append(buf, part...)
-		addr += uint64(n)
-	}
-	return "", unix.ENAMETOOLONG
-}
-
-func readMemory(pid int, addr uint64, into []byte) error {
-	local := unix.Iovec{Base: &into[0]}
-	local.SetLen(len(into))
-	n, err := unix.ProcessVMReadv(pid, []unix.Iovec{local}, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(into)}}, 0)
-	if err == nil && n != len(into) {
-		err = unix.EFAULT
-	}
-	return err
 }

@@ -15,4 +15,4 @@ func (*watcher) drain()             {}
 func (*watcher) setLimits([]limit)  {}
 func (*watcher) limitFailed() error { return nil }
 
-func seccompCan(uint32) bool { return false }
+const filtered = false
