@@ -94,6 +94,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	cannedTiers(m)
 	cannedVault(m)
 	cannedBackup(m)
+	cannedSecrets(m)
 	if err := m.Check(wire.Methods()); err != nil {
 		panic(err)
 	}

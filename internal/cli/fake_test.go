@@ -71,7 +71,7 @@ func runFake(ctx context.Context, o UpOptions) error {
 		return err
 	}
 	d.change(func(s *fakeState) { s.Lives++ })
-	server := ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid()}, d.mux(), o.Logger)
+	server := ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Hide: func(b []byte) []byte { return b }}, d.mux(), o.Logger)
 	if err := server.Start(ctx); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func (l *loader) check() {
 func (l *loader) where(path string) Source { return l.out.settings[path].value.at }
 
 func (l *loader) checkModels() {
+	l.checkKeys()
 	known := slices.Concat(l.names["models.providers"], builtinProviders)
 	m := l.out.Config.Models
 	for _, c := range []struct {

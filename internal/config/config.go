@@ -4,8 +4,9 @@
 //
 // Loading is strict: a key nothing executes is an error, so is a value that
 // cannot be used, and all problems are reported at once, each with its file,
-// line and column. A secret is never a value, only the name of a variable that
-// holds it; a file that contains one is refused and no message repeats it.
+// line and column. A secret is never a value, only a reference to one that is kept or
+// the name of a variable that holds it; a file that contains one is refused and no
+// message repeats it.
 //
 // The structs here are plain data. The roof hands each package its part.
 package config
@@ -80,6 +81,7 @@ func (r ModelRef) String() string {
 type Provider struct {
 	BaseURL   string // without a slash at the end
 	APIKeyEnv string // name of the variable with the key, "" for none
+	APIKey    string // name of the secret with the key, before APIKeyEnv; "" for none
 	Model     string // default model, "" is the first one the provider lists
 }
 

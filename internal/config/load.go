@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	hider "github.com/ombud-run/ombud/internal/redact"
 )
 
 const envPrefix = "OMBUD_"
@@ -44,6 +45,7 @@ type Loaded struct {
 	Config   Config
 	order    []string
 	settings map[string]setting
+	known    *hider.Redactor // the secrets of the environment that the configuration is about
 }
 
 // setting is one key with its value.
@@ -84,6 +86,7 @@ func Load(in Input) (*Loaded, error) {
 	l.flags()
 	l.apply()
 	l.check()
+	l.hide()
 	if err := asFault(l.problems); err != nil {
 		return nil, err
 	}
@@ -366,7 +369,7 @@ func (l *Loaded) Explain(key string) (Explanation, error) {
 		}
 		return Explanation{}, err.WithHint("`ombud config explain` lists them")
 	}
-	out := Explanation{Key: key, Value: redact(s.value.String()), Source: s.value.at.String(), Default: s.def.String(), Doc: s.entry.doc}
+	out := Explanation{Key: key, Value: l.shown(s.value.String()), Source: s.value.at.String(), Default: s.def.String(), Doc: s.entry.doc}
 	if s.name == "" {
 		out.Env = variable(key)
 	}

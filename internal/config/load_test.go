@@ -57,9 +57,9 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		Log:   Log{slog.LevelInfo},
 		Models: Models{
 			Providers: map[string]Provider{
-				"anthropic": {"https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-4-6"},
-				"openai":    {"https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5.6-sol"},
-				"ollama":    {"http://127.0.0.1:11434/v1", "", ""},
+				"anthropic": {"https://api.anthropic.com", "ANTHROPIC_API_KEY", "", "claude-sonnet-4-6"},
+				"openai":    {"https://api.openai.com/v1", "OPENAI_API_KEY", "", "gpt-5.6-sol"},
+				"ollama":    {"http://127.0.0.1:11434/v1", "", "", ""},
 			},
 			Prices: map[string]Price{},
 		},
@@ -132,7 +132,7 @@ tools:
 		"log":       {c.Log.Level, slog.LevelDebug},
 		"main":      {c.Models.Main, ModelRef{"local", "qwen/3"}},
 		"summary":   {c.Models.Summary, ModelRef{"anthropic", ""}},
-		"provider":  {c.Models.Providers["local"], Provider{"http://127.0.0.1:8080/v1", "LOCAL_KEY", "qwen"}},
+		"provider":  {c.Models.Providers["local"], Provider{"http://127.0.0.1:8080/v1", "LOCAL_KEY", "", "qwen"}},
 		"price":     {c.Models.Prices["local/qwen/3.5"], Price{1, 1_500_000, 0, 1}},
 		"agent":     {c.Agents["main"], Agent{"reader", []string{"fs.read"}, "Be brief.\nBe kind.\n"}},
 		"no tools":  {c.Agents["idle"], Agent{"assistant", []string{}, ""}},

@@ -37,7 +37,7 @@ func TestProblemsNameTheirPlaceAndTheNearestName(t *testing.T) {
 		"unknown heading":          {"\ntrun:\n  steps: 3\n", `c.yaml:2:1: unknown key "trun"; did you mean "turn"?`},
 		"key of another heading":   {"timeout: 3s\n", `c.yaml:1:1: unknown key "timeout"; did you mean "turn.timeout"?`},
 		"nothing near":             {"listen: x\n", `c.yaml:1:1: unknown key "listen"`},
-		"the key itself":           {"models: {providers: {openai: {api_key: x}}}\n", `c.yaml:1:31: unknown key "api_key" in models.providers.openai; did you mean "api_key_env"?`},
+		"the key itself":           {"models: {providers: {openai: {api_key: x}}}\n", "c.yaml:1:40: models.providers.openai.api_key: is not secret:NAME; keep the key by `ombud secret set NAME`, never in here"},
 		"heading with a value":     {"turn: 3\n", `c.yaml:1:7: turn: is a heading, its keys go below it, such as "steps:"`},
 		"names with a value":       {"roles: reader\n", `c.yaml:1:8: roles: is a heading, its keys go below it, such as "some-name:"`},
 		"not a mapping":            {"- turn\n", `c.yaml:1:1: the file is a list of keys, such as "store:"`},

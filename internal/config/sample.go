@@ -13,8 +13,8 @@ func Sample() string {
 	b.WriteString(`# The configuration of ombud. Every key is here with its default; take the "# "
 # away from a line, and from the headings above it, to change it. A key that is
 # not known is an error. Keys that do not hold a name you choose can be set by a
-# variable too: turn.steps is OMBUD_TURN_STEPS. Secrets never go in here, only the
-# names of the variables that hold them.
+# variable too: turn.steps is OMBUD_TURN_STEPS. Secrets never go in here, only
+# references to them (secret:NAME) or the names of the variables that hold them.
 `)
 	writeSample(&b, tree(table()), "", "", 0)
 	return b.String()

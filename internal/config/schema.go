@@ -43,6 +43,8 @@ func table() []entry {
 			doc: "Where the provider is. anthropic speaks its own protocol, all others the OpenAI-compatible one."},
 		{path: "models.providers.*.api_key_env", def: text(none), set: each(providers, func(p *Provider) *string { return &p.APIKeyEnv }, parseEnvName),
 			doc: "The NAME of the environment variable that holds the key, or none. Never the key itself."},
+		{path: "models.providers.*.api_key", def: text(none), set: each(providers, func(p *Provider) *string { return &p.APIKey }, parseSecretRef),
+			doc: "A reference to the key: secret:NAME, after ombud secret set NAME; or none. It goes before api_key_env. Never the key itself."},
 		{path: "models.providers.*.model", def: text(auto), set: each(providers, func(p *Provider) *string { return &p.Model }, parseAutoText),
 			doc: "The model taken when only the provider is named; auto is the first one it lists."},
 		{path: "models.prices.*.input_usd", required: true, set: each(prices, func(p *Price) *MicroUSD { return &p.Input }, parseAmount),

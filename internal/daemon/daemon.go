@@ -31,7 +31,9 @@ import (
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
 )
@@ -69,7 +71,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	defer func() { err = d.hide.Error(errors.Join(err, d.close())) }()
 	if err := d.start(ctx); err != nil {
 		return err
 	}
@@ -78,13 +80,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	select {
 	case <-ctx.Done():
-		o.Logger.Info("stopping: a signal")
+		d.log.Info("stopping: a signal")
 	case <-d.asked:
 		if cause := d.failed.Load(); cause != nil {
-			o.Logger.Error("stopping", "error", *cause)
+			d.log.Error("stopping", "error", *cause)
 			return *cause
 		}
-		o.Logger.Info("stopping: asked by a client")
+		d.log.Info("stopping: asked by a client")
 	}
 	return nil
 }
@@ -93,6 +95,8 @@ func Run(ctx context.Context, o Options) (err error) {
 type Daemon struct {
 	o         Options
 	log       *slog.Logger
+	hide      *redact.Redactor // knows every secret; see hiding
+	secrets   *secret.Secrets
 	db        *db.DB
 	keeper    *vault.Keeper
 	vault     *vault.Vault
@@ -155,6 +159,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"audit", d.audit.Start, d.audit.Stop},
 		{"vault", d.startVault, plain(d.keeper.Close)},
 		{"programs", nil, d.closeConfine},
+		{"secrets", nil, d.secrets.Flush},
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
 		{"adapters", d.remote.Open, nothing},
@@ -214,6 +219,7 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	})
 	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
 	d.every(ctx, "write counted refusals of programs", time.Minute, d.flushDenials)
+	d.every(ctx, "note which secrets were used", time.Minute, d.secrets.Flush)
 	d.every(ctx, "forget old dedupe keys", time.Hour, func(ctx context.Context) error {
 		_, err := d.agents.PruneInbound(ctx, d.db.Time())
 		return err

@@ -40,6 +40,7 @@ func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 	}
 	out = append(out, d.vaultCheck())
 	add("model.main", "ok", d.models.main.wire().Provider+"/"+d.models.main.wire().Model+": "+d.models.main.why, "")
+	out = append(out, d.secretChecks(ctx)...)
 	if q := d.tools.Quarantined(); len(q) > 0 {
 		var names []string
 		for _, t := range q {

@@ -17,6 +17,7 @@ import (
 	"github.com/ombud-run/ombud/internal/model/builtin"
 	"github.com/ombud-run/ombud/internal/model/openai"
 	"github.com/ombud-run/ombud/internal/model/scripted"
+	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -49,13 +50,14 @@ func (m *models) close() {}
 
 // chooser finds providers by the configuration and what this machine has.
 type chooser struct {
-	cfg config.Config
-	env config.Environment
-	log *slog.Logger
+	cfg     config.Config
+	env     config.Environment
+	secrets *secret.Secrets
+	log     *slog.Logger
 }
 
-func chooseModels(ctx context.Context, cfg config.Config, env config.Environment, log *slog.Logger) (*models, error) {
-	c := chooser{cfg, env, log}
+func chooseModels(ctx context.Context, cfg config.Config, env config.Environment, secrets *secret.Secrets, log *slog.Logger) (*models, error) {
+	c := chooser{cfg, env, secrets, log}
 	var m models
 	main, err := c.named(ctx, cfg.Models.Main)
 	if cfg.Models.Main.Auto() {
@@ -81,12 +83,13 @@ func (c chooser) auto(ctx context.Context) (chosen, []wire.Missing, error) {
 	var missing []wire.Missing
 	for _, name := range []string{"anthropic", "openai"} {
 		p := c.cfg.Models.Providers[name]
-		if !c.env.Key(p).Set() {
-			missing = append(missing, wire.Missing{Name: p.APIKeyEnv, Hint: "set it for the daemon to use " + name + ": ombud stop, then ask again with it set"})
+		has, key, how := c.hasKey(ctx, p)
+		if !has {
+			missing = append(missing, wire.Missing{Name: key, Hint: how + name})
 			continue
 		}
 		got, err := c.named(ctx, config.ModelRef{Provider: name})
-		got.why = p.APIKeyEnv + " is set"
+		got.why = key + " is set"
 		return got, missing, err
 	}
 	ollama := c.cfg.Models.Providers["ollama"]
@@ -135,18 +138,20 @@ func (c chooser) named(ctx context.Context, ref config.ModelRef) (chosen, error)
 }
 
 func (c chooser) connect(name string, p config.Provider, modelName string) (model.Provider, error) {
-	key := c.env.Key(p).Reveal()
-	if p.APIKeyEnv != "" && key == "" && name == "anthropic" {
+	if p.APIKey == "" && p.APIKeyEnv != "" && !c.env.Key(p).Set() && name == "anthropic" {
 		return nil, fault.New(fault.Config, "%s is not set, and %s needs it", p.APIKeyEnv, name).
-			WithHint("start the daemon with it set, or choose another model")
+			WithHint("start the daemon with it set, keep it by ombud secret set NAME and api_key: secret:NAME, or choose another model")
 	}
-	var provider model.Provider
-	var err error
-	if name == "anthropic" {
-		provider, err = anthropic.New(anthropic.Config{Name: name, Key: key, KeyHint: p.APIKeyEnv, BaseURL: p.BaseURL, Model: modelName})
-	} else {
-		provider, err = openai.New(openai.Config{Name: name, Key: key, KeyHint: p.APIKeyEnv, BaseURL: p.BaseURL, Model: modelName})
+	hint := p.APIKeyEnv
+	if p.APIKey != "" {
+		hint = "ombud secret set " + p.APIKey
 	}
+	provider, err := c.withKey(name, p, func(key string) (model.Provider, error) {
+		if name == "anthropic" {
+			return anthropic.New(anthropic.Config{Name: name, Key: key, KeyHint: hint, BaseURL: p.BaseURL, Model: modelName})
+		}
+		return openai.New(openai.Config{Name: name, Key: key, KeyHint: hint, BaseURL: p.BaseURL, Model: modelName})
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -81,6 +81,7 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.VaultRecover, d.vaultRecover)
 	ipc.Handle(m, wire.VaultRecoveryKey, d.vaultRecoveryKey)
 	d.operatorTiers(m)
+	d.operatorSecrets(m)
 	return m
 }
 

@@ -29,7 +29,9 @@ import (
 
 // open constructs every part, lowest floor first. Nothing runs yet but the store.
 func open(ctx context.Context, o Options) (_ *Daemon, err error) {
-	d := &Daemon{o: o, log: o.Logger, began: time.Now(), asked: make(chan struct{})}
+	o, hide := hiding(o)
+	defer func() { err = hide.Error(err) }()
+	d := &Daemon{o: o, log: o.Logger, hide: hide, began: time.Now(), asked: make(chan struct{})}
 	if err := o.Instance.MakeDirs(); err != nil {
 		return nil, err
 	}
@@ -56,7 +58,8 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home, Held: d.hold.Held})
-	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log)
+	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log, audit.Hide(d.hide.String))
+	d.openSecrets(ctx)
 	if path := cfg.Audit.AnchorFile; path != "" {
 		d.anchor = d.audit.Anchor(path)
 	}
@@ -83,12 +86,12 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	d.act = act.New(act.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Tools: d.tools, Invoker: invoker,
-		Approvals: d.approvals, Budget: d.budget, Blobs: d.blobs, Logger: d.log,
+		Approvals: d.approvals, Budget: d.budget, Blobs: d.blobs, Hide: d.hide, Secrets: d.secrets, Logger: d.log,
 	})
 	if d.prices, err = priceTable(cfg); err != nil {
 		return nil, err
 	}
-	if d.models, err = chooseModels(ctx, cfg, o.Environment, d.log); err != nil {
+	if d.models, err = chooseModels(ctx, cfg, o.Environment, d.secrets, d.log); err != nil {
 		return nil, err
 	}
 	if err := d.openAgents(cfg, kinds); err != nil {
@@ -97,7 +100,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := d.openTiers(kinds, channels); err != nil {
 		return nil, err
 	}
-	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Admit: admitOperator}, d.mux(), d.log)
+	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Admit: admitOperator, Hide: d.hide.JSON}, d.mux(), d.log)
 	return d, nil
 }
 
@@ -159,7 +162,7 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	}
 	d.agents, err = agent.New(agent.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
-		Outbox: d.outbox, Memory: recall{d.memory}, Authority: d.grants, Models: d.models, Prices: d.prices, Logger: d.log,
+		Outbox: d.outbox, Memory: recall{d.memory}, Authority: d.grants, Models: d.models, Prices: d.prices, Hide: d.hide, Logger: d.log,
 		Refuse: d.hold.Refuse,
 	}, agent.Config{Steps: cfg.Turn.Steps, Calls: cfg.Turn.Calls, Timeout: cfg.Turn.Timeout}, identities...)
 	if err != nil {

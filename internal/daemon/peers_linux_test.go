@@ -66,7 +66,7 @@ func TestOperatorSocketRefusesJobs(t *testing.T) {
 	}
 	mux := ipc.NewMux()
 	ipc.Handle(mux, wire.SystemPing, func(context.Context, wire.Empty) (wire.Pong, error) { return wire.Pong{At: 1}, nil })
-	server := ipc.New(ipc.Config{Socket: socket, HoldsLock: true, UID: os.Getuid(), Admit: admitOperator}, mux, slog.New(slog.DiscardHandler))
+	server := ipc.New(ipc.Config{Socket: socket, HoldsLock: true, UID: os.Getuid(), Admit: admitOperator, Hide: func(b []byte) []byte { return b }}, mux, slog.New(slog.DiscardHandler))
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

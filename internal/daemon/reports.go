@@ -25,7 +25,7 @@ func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) 
 	}
 	out := wire.Status{
 		PID: os.Getpid(), Version: d.o.Version, Instance: d.o.Instance.Name, Store: d.db.Kind(), StartedAt: d.began.UnixMicro(),
-		UptimeS: int64(time.Since(d.began).Seconds()), Detached: d.o.Auto, Ready: !d.db.Full(), Missing: d.models.missing,
+		UptimeS: int64(time.Since(d.began).Seconds()), Detached: d.o.Auto, Ready: !d.db.Full(), Missing: append(d.missingSecrets(ctx), d.models.missing...),
 		Models: wire.Models{Main: d.models.main.wire()},
 		Runs: wire.RunCounts{
 			Queued: counts[run.Queued], Running: counts[run.Running] + counts[run.Cancelling],

@@ -26,7 +26,7 @@ const byOperator = "operator"
 func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 	d.jobs = job.New(job.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
-		Parent: d.agents.AuthorityOf, Logger: d.log,
+		Parent: d.agents.AuthorityOf, Hide: d.hide, Logger: d.log,
 	})
 	d.pairing = pairing.New(d.db, d.vault, d.events, d.audit)
 	d.remote = remote.New(remote.Deps{
@@ -34,7 +34,7 @@ func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 		Outbox: d.outbox, Logger: d.log,
 	}, remote.Config{})
 	// Jobs are meant to connect here: there is no Admit but the uid.
-	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid()}, d.agentMux(), d.log)
+	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid(), Hide: d.hide.JSON}, d.agentMux(), d.log)
 	return kinds.Add(d.jobs.Kind())
 }
 
@@ -47,6 +47,9 @@ func (d *Daemon) agentMux() *ipc.Mux {
 	ipc.Handle(m, wire.JobWhoami, d.jobWhoami)
 	ipc.Handle(m, wire.AdapterDeliver, func(ctx context.Context, req wire.AdapterDeliverRequest) (wire.AdapterDeliverResult, error) {
 		got, err := d.remote.Deliver(ctx, remote.Delivery(req))
+		if err == nil {
+			d.knowToken("adapter", req.Credential)
+		}
 		return wire.AdapterDeliverResult{EventID: got.Event, Duplicate: got.Duplicate}, err
 	})
 	ipc.Handle(m, wire.AdapterNext, d.adapterNext)
@@ -63,6 +66,7 @@ func (d *Daemon) agentMux() *ipc.Mux {
 func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
+		d.knowToken("adapter", credential)
 		return wire.AdapterAddResult{Adapter: wireAdapter(a), Credential: credential, Socket: d.o.Instance.AgentSocket()}, err
 	})
 	ipc.Handle(m, wire.AdapterList, func(ctx context.Context, _ wire.Empty) (out wire.AdapterListResult, err error) {
@@ -138,6 +142,9 @@ func (d *Daemon) adapterNext(ctx context.Context, req wire.AdapterNextRequest) (
 	ctx, done := whileConnected(ctx)
 	defer done()
 	list, err := d.remote.Next(ctx, req.Credential, req.Account, req.Limit, seconds(req.WaitS))
+	if err == nil {
+		d.knowToken("adapter", req.Credential)
+	}
 	for _, o := range list {
 		out.Messages = append(out.Messages, wire.AdapterOutgoing(o))
 	}

@@ -62,7 +62,7 @@ func (d *Daemon) addTools(cfg config.Config) error {
 	all := append([]registrar{
 		fs.New(root, label.Untrusted("file"), fs.NewKept(d.db, d.vault)),
 		sh,
-		web.New(client, "ombud/"+d.o.Version),
+		web.New(client, "ombud/"+d.o.Version, d.secrets),
 		clock.New(time.Now, time.Local),
 	}, d.ownTools()...)
 	all = append(all, d.extraTools()...)

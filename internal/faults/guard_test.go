@@ -109,7 +109,7 @@ func TestFault13NamesThatRebindOrTell(t *testing.T) {
 		client := guard.HTTPClient(guard.HTTPConfig{Egress: e})
 		defer client.CloseIdleConnections()
 		reg, inv := tool.NewRegistry(slog.New(slog.DiscardHandler))
-		if err := web.New(client, "test").Register(reg); err != nil {
+		if err := web.New(client, "test", nil).Register(reg); err != nil {
 			t.Fatal(err)
 		}
 		in, err := json.Marshal(map[string]string{"url": url})

@@ -57,6 +57,7 @@ var unseen = map[string]string{
 	"levels.body":        "no level is set here",
 	"jobs.body":          "no job runs here",
 	"senders.body":       "nobody is paired here",
+	"secrets.body":       "no secret is set here",
 
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",

@@ -211,7 +211,7 @@ func open(t testing.TB, w weak) *house {
 		w.files = toolfs.NewKept(d, v)
 	}
 	for _, r := range []interface{ Register(*tool.Registry) error }{
-		toolfs.New(root, label.Untrusted("file"), w.files), sh, web.New(&http.Client{Transport: h}, "test"), toolmemory.New(facts, nil),
+		toolfs.New(root, label.Untrusted("file"), w.files), sh, web.New(&http.Client{Transport: h}, "test", nil), toolmemory.New(facts, nil),
 		clock.New(time.Now, time.UTC), remind.New(runs, time.UTC), result.New(blobs, h.act.Kept), outward{h},
 	} {
 		must(r.Register(registry))

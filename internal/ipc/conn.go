@@ -61,6 +61,12 @@ func (c *conn) refuse(err error) {
 	c.answerError(nullID, wire.ErrorOf(err))
 }
 
+// frame is one that is ready to be written but for what is hidden in it.
+type frame struct {
+	bytes    []byte
+	verbatim bool
+}
+
 // serve reads requests until the client is gone or the server stops, waits for
 // those it started and closes the connection.
 func (c *conn) serve() {
@@ -132,7 +138,7 @@ func (c *conn) start(req wire.Request) {
 		result, err := c.run(ctx, route, req)
 		// The id is free again before the answer can be read.
 		c.unregister(req)
-		c.answer(req, result, err)
+		c.answer(req, route, result, err)
 	})
 }
 
@@ -181,7 +187,7 @@ func (c *conn) cancelRequest(req wire.Request) {
 		c.mu.Unlock()
 	}
 	if req.ID != nil {
-		c.answer(req, wire.RequestCancelResult{Cancelled: cancelled}, err)
+		c.answer(req, route{}, wire.RequestCancelResult{Cancelled: cancelled}, err)
 	}
 }
 
@@ -194,11 +200,11 @@ func (c *conn) run(ctx context.Context, r route, req wire.Request) (result any, 
 		}
 	}()
 	result, err = r.serve(ctx, req.Params, func(n wire.Note) error {
-		frame, err := wire.NoteFrame(req.ID, n)
+		b, err := wire.NoteFrame(req.ID, n)
 		if err != nil {
 			return err
 		}
-		return c.write(ctx, frame)
+		return c.write(ctx, frame{b, r.verbatim})
 	})
 	// A handler that gave up because its context ended may only know that it did;
 	// the context knows why.
@@ -208,11 +214,11 @@ func (c *conn) run(ctx context.Context, r route, req wire.Request) (result any, 
 	return result, err
 }
 
-func (c *conn) answer(req wire.Request, result any, err error) {
+func (c *conn) answer(req wire.Request, r route, result any, err error) {
 	if err == nil {
-		frame, encErr := wire.ResultFrame(req.ID, result)
+		b, encErr := wire.ResultFrame(req.ID, result)
 		if encErr == nil {
-			c.writeAnswer(frame)
+			c.writeAnswer(frame{b, r.verbatim})
 			return
 		}
 		err = encErr
@@ -221,19 +227,28 @@ func (c *conn) answer(req wire.Request, result any, err error) {
 }
 
 func (c *conn) answerError(id json.RawMessage, e *wire.Error) {
-	c.writeAnswer(wire.ErrorFrame(id, e))
+	c.writeAnswer(frame{bytes: wire.ErrorFrame(id, e)})
 }
 
 // writeAnswer writes a response, which unlike a note is owed whatever ended; it
 // gives up only when the connection is broken, of which write has told the log.
-func (c *conn) writeAnswer(frame []byte) {
-	_ = c.write(context.Background(), frame) // the connection is closed by a failed write: nobody is left to tell
+func (c *conn) writeAnswer(f frame) {
+	_ = c.write(context.Background(), f) // the connection is closed by a failed write: nobody is left to tell
 }
 
-// write sends one whole frame. It waits for its turn until ctx ends; once it has
+// write sends one whole frame, without what is hidden: every byte that leaves the
+// server goes through here. It waits for its turn until ctx ends; once it has
 // begun it finishes or breaks the connection, since half a frame would shift all
 // that follow.
-func (c *conn) write(ctx context.Context, frame []byte) error {
+func (c *conn) write(ctx context.Context, f frame) error {
+	if !f.verbatim {
+		hidden, err := wire.ChangeFrame(f.bytes, c.se.cfg.Hide)
+		if err != nil { // it had just room without the names that stand in for what is hidden
+			c.fail(err)
+			return err
+		}
+		f.bytes = hidden
+	}
 	select {
 	case <-c.turn:
 	case <-ctx.Done():
@@ -243,7 +258,7 @@ func (c *conn) write(ctx context.Context, frame []byte) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := c.writePieces(frame); err != nil {
+	if err := c.writePieces(f.bytes); err != nil {
 		err := fault.New(fault.Unavailable, "write to client: %w", err)
 		c.fail(err)
 		return err

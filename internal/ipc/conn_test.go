@@ -32,7 +32,7 @@ func TestAClientThatDoesNotReadHoldsUpOnlyItselfAndIsDropped(t *testing.T) {
 			}
 			return wire.EventsTailResult{}, ended
 		})
-		srv := New(Config{}, mux, discard())
+		srv := New(Config{Hide: asItIs}, mux, discard())
 		near, far := net.Pipe()
 		began := time.Now()
 		se := serveConn(srv, far)
@@ -65,7 +65,7 @@ func TestAClientThatReadsSlowlyButSteadilyGetsAllOfALargeAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		se := serveConn(New(Config{}, newTestMux(), discard()), far)
+		se := serveConn(New(Config{Hide: asItIs}, newTestMux(), discard()), far)
 		text := strings.Repeat("y", 1<<20)
 		if _, err := near.Write(mustFrame(t, `{"jsonrpc":"2.0","id":1,"method":"message.send","params":{"text":"`+text+`"}}`)); err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestCancelAsARequestTellsWhetherItFoundOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		se := serveConn(New(Config{}, newTestMux(), discard()), far)
+		se := serveConn(New(Config{Hide: asItIs}, newTestMux(), discard()), far)
 		c := &client{Conn: near}
 		go c.readAll()
 		for _, req := range []string{
@@ -123,7 +123,7 @@ func TestHandlersKnowTheirPeer(t *testing.T) {
 		return wire.Pong{}, nil
 	})
 	near, far := net.Pipe()
-	se := serveConn(New(Config{}, mux, discard()), far)
+	se := serveConn(New(Config{Hide: asItIs}, mux, discard()), far)
 	if _, err := near.Write(mustFrame(t, `{"jsonrpc":"2.0","id":1,"method":"system.ping"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func FuzzConn(f *testing.F) {
 	f.Add(append(mustFrame(f, `[]`), mustFrame(f, `{"jsonrpc":"2.0","id":"\ud800","method":"events.list"}`)...))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		near, far := net.Pipe()
-		se := serveConn(New(Config{}, newTestMux(), discard()), far)
+		se := serveConn(New(Config{Hide: asItIs}, newTestMux(), discard()), far)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

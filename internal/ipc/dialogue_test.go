@@ -163,7 +163,7 @@ func TestDialogues(t *testing.T) {
 
 func play(t *testing.T, script *txtar.Archive) {
 	near, far := net.Pipe()
-	srv := New(Config{MaxRequests: 3}, newTestMux(), discard())
+	srv := New(Config{Hide: asItIs, MaxRequests: 3}, newTestMux(), discard())
 	se := serveConn(srv, far)
 	c := &client{Conn: near}
 	go c.readAll()

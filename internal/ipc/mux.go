@@ -20,8 +20,9 @@ type Mux struct {
 
 // route decodes the params, calls the handler and returns what to answer.
 type route struct {
-	stream bool
-	serve  func(ctx context.Context, params json.RawMessage, send func(wire.Note) error) (any, error)
+	stream   bool
+	verbatim bool
+	serve    func(ctx context.Context, params json.RawMessage, send func(wire.Note) error) (any, error)
 }
 
 // NewMux returns an empty Mux.
@@ -58,6 +59,7 @@ func (m *Mux) add(method wire.Method, r route) {
 		m.problems = append(m.problems, fmt.Errorf("%s already has a handler", method.Name))
 		return
 	}
+	r.verbatim = method.Verbatim != ""
 	m.routes[method.Name] = r
 }
 

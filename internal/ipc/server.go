@@ -27,6 +27,10 @@ type Config struct {
 	// Admit, if set, decides about a peer that has the right UID; its error is
 	// the answer the peer gets.
 	Admit func(wire.Peer) error
+	// Hide takes out of a body of JSON what must not be shown. Every frame that leaves
+	// the server passes it, but those of methods that answer verbatim. It is required:
+	// there is no server without it.
+	Hide func(body []byte) []byte
 	// WriteTimeout is how long a client may take nothing. Default 30 s.
 	WriteTimeout time.Duration
 	// MaxConns bounds open connections. Default 256.
@@ -74,6 +78,9 @@ func (s *Server) Start(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.cur != nil {
 		return nil
+	}
+	if s.cfg.Hide == nil {
+		return fault.New(fault.Internal, "a server that hides nothing does not start")
 	}
 	if err := s.mux.Check(nil); err != nil {
 		return err

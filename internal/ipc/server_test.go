@@ -22,7 +22,7 @@ import (
 // start serves the test methods on a fresh socket until the test ends.
 func start(t *testing.T, change func(*Config, *Mux)) (*Server, string) {
 	t.Helper()
-	cfg := Config{Socket: filepath.Join(t.TempDir(), "run", "s"), HoldsLock: true, UID: os.Getuid()}
+	cfg := Config{Hide: asItIs, Socket: filepath.Join(t.TempDir(), "run", "s"), HoldsLock: true, UID: os.Getuid()}
 	mux := newTestMux()
 	if change != nil {
 		change(&cfg, mux)
@@ -128,13 +128,13 @@ func TestListenRefusesWhatIsNotOurs(t *testing.T) {
 func TestStartReportsWhatItCannotDo(t *testing.T) {
 	t.Parallel()
 	_, socket := start(t, nil)
-	second := New(Config{Socket: socket, UID: os.Getuid()}, newTestMux(), discard())
+	second := New(Config{Hide: asItIs, Socket: socket, UID: os.Getuid()}, newTestMux(), discard())
 	if err := second.Start(t.Context()); !fault.Is(err, fault.Running) {
 		t.Errorf("a second server: %v", err)
 	}
 	mux := newTestMux()
 	Handle(mux, wire.SystemPing, func(context.Context, wire.Empty) (wire.Pong, error) { return wire.Pong{}, nil })
-	twice := New(Config{Socket: socket + "2", HoldsLock: true}, mux, discard())
+	twice := New(Config{Hide: asItIs, Socket: socket + "2", HoldsLock: true}, mux, discard())
 	if err := twice.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "system.ping already") {
 		t.Errorf("a method handled twice: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
@@ -56,6 +57,7 @@ type Deps struct {
 	Approvals *approval.Approvals
 	Budget    *budget.Budget
 	Parent    ParentAuthority
+	Hide      *redact.Redactor // is told every token; nil: nothing is hidden
 	Logger    *slog.Logger
 }
 
@@ -152,6 +154,7 @@ func (j *Jobs) Issue(ctx context.Context, runID string, s Spec) (job Job, token 
 	if _, err := rand.Read(secret); err != nil {
 		return Job{}, "", fault.New(fault.Internal, "no system randomness: %w", err)
 	}
+	j.Hide.Transient("job:"+job.ID, []byte(hex.EncodeToString(secret)))
 	life := s.Life
 	if life <= 0 {
 		life = defaultLife

@@ -73,7 +73,11 @@ func EncodeFrame(v any) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, fault.New(fault.Internal, "encode %T: %w", v, err)
 	}
-	frame := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return sealFrame(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// sealFrame writes the header of a frame.
+func sealFrame(frame []byte) ([]byte, error) {
 	size := len(frame) - headerLen
 	if size > MaxFrame {
 		return nil, fault.New(fault.Invalid, "%w", &TooLong{Size: int64(size)}).
@@ -81,4 +85,15 @@ func EncodeFrame(v any) ([]byte, error) {
 	}
 	binary.BigEndian.PutUint32(frame, uint32(size))
 	return frame, nil
+}
+
+// ChangeFrame returns a frame with its body changed by fn, which returns JSON too,
+// and the body itself if nothing is to be changed.
+func ChangeFrame(frame []byte, fn func(body []byte) []byte) ([]byte, error) {
+	body := frame[headerLen:]
+	changed := fn(body)
+	if len(changed) == len(body) && (len(body) == 0 || &changed[0] == &body[0]) {
+		return frame, nil
+	}
+	return sealFrame(append(make([]byte, headerLen, headerLen+len(changed)), changed...))
 }

@@ -17,6 +17,9 @@ type Method struct {
 	Result     reflect.Type
 	Repeatable bool // sending it twice does no more than sending it once
 	Builtin    bool // answered by the connection itself, not by a handler
+	// Verbatim says why its answers leave the daemon as they are, "" if what is secret
+	// in them is hidden, as it is nearly everywhere.
+	Verbatim string
 }
 
 // NoteType is one kind of note a stream sends.
@@ -41,12 +44,29 @@ type option func(*Method)
 func repeatable(m *Method) { m.Repeatable = true }
 func builtin(m *Method)    { m.Builtin = true }
 
+func verbatim(why string) option { return func(m *Method) { m.Verbatim = why } }
+
+// Reasons to answer verbatim. A signed text proves nothing once it is changed; what
+// could be secret in it is hidden when it is written.
+const (
+	isSigned   = "it is signed"
+	tellsToken = "its answer is the one place where it is told"
+)
+
 func unary[Req, Resp any](name, doc string, opts ...option) Unary[Req, Resp] {
 	m := Method{Name: name, Doc: doc, Params: reflect.TypeFor[Req](), Result: reflect.TypeFor[Resp]()}
 	for _, o := range opts {
 		o(&m)
 	}
 	return Unary[Req, Resp]{m}
+}
+
+// as returns the stream with options.
+func (s Stream[Req, N, Resp]) as(opts ...option) Stream[Req, N, Resp] {
+	for _, o := range opts {
+		o(&s.Method)
+	}
+	return s
 }
 
 // stream describes a streaming method; kinds is a zero value of each note.

@@ -19,15 +19,15 @@ var (
 	RunsGet     = unary[RunsGetRequest, RunsGetResult]("runs.get", "one run with its steps", repeatable)
 	RunsResolve = unary[RunsResolveRequest, RunsResolveResult]("runs.resolve", "says what became of an uncertain run")
 	RunsVerify  = unary[Empty, RunsVerifyResult]("runs.verify", "folds the events of every run and compares them with the rows", repeatable)
-	RunsReceipt = unary[RunsReceiptRequest, RunsReceiptResult]("runs.receipt", "the signed receipt of a run that has ended", repeatable)
+	RunsReceipt = unary[RunsReceiptRequest, RunsReceiptResult]("runs.receipt", "the signed receipt of a run that has ended", repeatable, verbatim(isSigned))
 
 	Explain = unary[ExplainRequest, Explanation]("explain", "tells the life of anything that has an id", repeatable)
 
 	AuditVerify = unary[AuditVerifyRequest, AuditVerifyResult]("audit.verify", "checks every chain, link and signature", repeatable)
 	AuditTail   = unary[AuditTailRequest, AuditTailResult]("audit.tail", "the last entries of the audit log", repeatable)
 	AuditShow   = unary[AuditShowRequest, AuditShowResult]("audit.show", "one entry of the audit log", repeatable)
-	AuditAnchor = unary[Empty, AuditAnchorResult]("audit.anchor", "signs the audit log at its present end", repeatable)
-	AuditExport = stream[Empty, AuditLine, AuditExportResult]("audit.export", "sends the audit log line by line", AuditLine{})
+	AuditAnchor = unary[Empty, AuditAnchorResult]("audit.anchor", "signs the audit log at its present end", repeatable, verbatim(isSigned))
+	AuditExport = stream[Empty, AuditLine, AuditExportResult]("audit.export", "sends the audit log line by line", AuditLine{}).as(verbatim(isSigned))
 
 	CostReport = unary[CostReportRequest, CostReportResult]("cost.report", "what was spent, by day and model", repeatable)
 
@@ -56,7 +56,7 @@ var (
 	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
 	LogsTail  = stream[LogsTailRequest, LogLine, Empty]("logs.tail", "the daemon's own log", LogLine{})
 
-	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here")
+	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here", verbatim(tellsToken))
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
 
@@ -69,7 +69,11 @@ var (
 	VaultPassphrase  = unary[VaultPassphraseRequest, VaultStatus]("vault.passphrase", "sets or changes the passphrase", repeatable)
 	VaultRotate      = unary[VaultRotateRequest, VaultStatus]("vault.rotate", "makes new keys for what opens the vault; the data stays as it is")
 	VaultRecover     = unary[VaultRecoverRequest, VaultStatus]("vault.recover", "sets anew what opens the vault, by the recovery key", repeatable)
-	VaultRecoveryKey = unary[Empty, VaultRecoveryKeyResult]("vault.recoverykey", "makes a recovery key in the place of the one before; it is told only here")
+	VaultRecoveryKey = unary[Empty, VaultRecoveryKeyResult]("vault.recoverykey", "makes a recovery key in the place of the one before; it is told only here", verbatim(tellsToken))
+
+	SecretSet    = unary[SecretSetRequest, SecretSetResult]("secret.set", "sets a secret; no method gives it back")
+	SecretList   = unary[Empty, SecretListResult]("secret.list", "the secrets there are, without their values", repeatable)
+	SecretRemove = unary[SecretRemoveRequest, SecretRemoveResult]("secret.remove", "removes a secret")
 
 	BackupCreate   = stream[BackupCreateRequest, BackupProgress, BackupResult]("backup.create", "writes a backup of the whole instance, flushed and read back", BackupProgress{})
 	RestorePending = unary[Empty, PendingWork]("restore.pending", "what would happen if a restored instance were let go", repeatable)
@@ -97,6 +101,7 @@ func Methods() []Method {
 		MemoryList.Method, MemorySearch.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
+		SecretSet.Method, SecretList.Method, SecretRemove.Method,
 		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,
 		VaultState.Method, VaultPassphrase.Method, VaultRotate.Method, VaultRecover.Method, VaultRecoveryKey.Method,
 		BackupCreate.Method, RestorePending.Method, RestoreRelease.Method,

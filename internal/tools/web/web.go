@@ -4,6 +4,8 @@
 // that and goes around nothing of it. What policy allowed is one URL: a redirect
 // is followed only if policy allows its target as well, else the target is the
 // answer and the caller may ask for it by name.
+//
+// A header may name secrets; see headers.go for where their values go.
 package web
 
 import (
@@ -34,24 +36,29 @@ const (
 
 // Web is the tool.
 type Web struct {
-	client *http.Client
-	agent  string
+	client  *http.Client
+	agent   string
+	secrets Secrets
 }
 
 // New returns a fetcher over client, which has to guard where connections go. It
-// calls itself agent, for example "ombud/1.0".
-func New(client *http.Client, agent string) *Web { return &Web{client: client, agent: agent} }
+// calls itself agent, for example "ombud/1.0". secrets may be nil: then there are none.
+func New(client *http.Client, agent string, secrets Secrets) *Web {
+	return &Web{client: client, agent: agent, secrets: secrets}
+}
 
 // Register makes the tool known to r.
 func (w *Web) Register(r *tool.Registry) error { return r.Add(w.definition(), w.fetch) }
 
 const schema = `{"type":"object","additionalProperties":false,"required":["url"],"properties":{
 "url":{"type":"string","minLength":1,"maxLength":4096,"description":"absolute http or https URL"},
-"max_bytes":{"type":"integer","minimum":1,"maximum":4194304,"description":"most bytes to take of the page, default 524288"}}}`
+"max_bytes":{"type":"integer","minimum":1,"maximum":4194304,"description":"most bytes to take of the page, default 524288"},
+"headers":{"type":"object","maxProperties":16,"additionalProperties":{"type":"string","maxLength":4096},"description":"request headers; {{secret:NAME}} in a value stands for a secret that is bound to the host"}}}`
 
 type input struct {
-	URL      string `json:"url"`
-	MaxBytes int64  `json:"max_bytes"`
+	URL      string            `json:"url"`
+	MaxBytes int64             `json:"max_bytes"`
+	Headers  map[string]string `json:"headers"`
 }
 
 func (w *Web) definition() tool.Definition {
@@ -71,7 +78,14 @@ func (w *Web) definition() tool.Definition {
 				return nil, err
 			}
 			need, err := scope.Of("net.fetch", u.String())
-			return []scope.Scope{need}, err
+			if err != nil {
+				return nil, err
+			}
+			h, err := parseHeaders(in.Headers)
+			if err != nil {
+				return nil, err
+			}
+			return h.scopes([]scope.Scope{need})
 		},
 		// A URL can carry anything to the host, and to whoever watches its log.
 		Destination: func(raw json.RawMessage) tool.Destination {
@@ -80,11 +94,15 @@ func (w *Web) definition() tool.Definition {
 			if err != nil {
 				return tool.Destination{Name: in.URL}
 			}
-			return tool.Destination{Readers: label.Anyone, Name: u.Host, Sends: u.String()}
+			to := tool.Destination{Readers: label.Anyone, Name: u.Host}
+			if len(in.Headers) == 0 {
+				to.Sends = u.String() // and nothing else
+			}
+			return to
 		},
 		Summary: func(raw json.RawMessage) string {
 			in, _ := tool.Decode[input](raw) // validated; an empty URL is shown as ""
-			return "fetch " + tool.Show(in.URL)
+			return "fetch " + tool.Show(in.URL) + shownHeaders(in.Headers)
 		},
 	}
 }
@@ -120,7 +138,15 @@ func (w *Web) fetch(ctx context.Context, inv tool.Invocation) (tool.Output, erro
 	if limit <= 0 {
 		limit = defaultBytes
 	}
-	t := trip{inv: inv, hosts: []string{u.Host}, audience: label.Anyone}
+	h, err := parseHeaders(in.Headers)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	filled, err := w.fill(ctx, inv, u, h)
+	if err != nil {
+		return tool.Output{}, err
+	}
+	t := trip{inv: inv, hosts: []string{u.Host}, audience: label.Anyone, headers: filled}
 	resp, err := t.get(ctx, w.client, u, w.agent)
 	if err != nil {
 		return tool.Output{}, failed(u, err)
@@ -141,6 +167,7 @@ type trip struct {
 	audience label.Audience // who may read it
 	refused  *url.URL       // the redirect that was not followed
 	why      error
+	headers  http.Header // what the call asked for, with the values of secrets
 }
 
 func (t *trip) get(ctx context.Context, guarded *http.Client, u *url.URL, agent string) (*http.Response, error) {
@@ -153,6 +180,12 @@ func (t *trip) get(ctx context.Context, guarded *http.Client, u *url.URL, agent 
 	req.Header.Set("Accept", "text/html, text/plain;q=0.9, application/json;q=0.9, */*;q=0.1")
 	client := *guarded
 	client.Jar = nil
+	if len(t.headers) > 0 {
+		if client.Transport == nil { // the system's own, which no guard stands before
+			return nil, fault.New(fault.Internal, "fetch with headers through a client that is not guarded")
+		}
+		client.Transport = &homebound{base: client.Transport, home: u, headers: t.headers}
+	}
 	client.CheckRedirect = func(next *http.Request, via []*http.Request) error {
 		if guarded.CheckRedirect != nil {
 			if err := guarded.CheckRedirect(next, via); err != nil {

@@ -37,7 +37,7 @@ func setup(t *testing.T) *bench {
 	t.Cleanup(client.CloseIdleConnections)
 	b := &bench{t: t, client: client}
 	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err := New(client, "ombud/test").Register(b.reg); err != nil {
+	if err := New(client, "ombud/test", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -223,7 +223,7 @@ func TestTheGuardOfTheClientHasTheFirstWordOnRedirects(t *testing.T) {
 	var url string
 	url = b.serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) })
 	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err := New(b.client, "ombud/test").Register(b.reg); err != nil {
+	if err := New(b.client, "ombud/test", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := b.fetch(t.Context(), url, 0, url); !fault.Is(err, fault.Denied) {
@@ -243,7 +243,7 @@ func TestPrivateAddressesAreRefusedDirectlyAndByRedirect(t *testing.T) {
 	client := guard.HTTPClient(guard.HTTPConfig{Egress: egress})
 	t.Cleanup(client.CloseIdleConnections)
 	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err := New(client, "ombud/test").Register(b.reg); err != nil {
+	if err := New(client, "ombud/test", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
 	for _, url := range []string{private, front, "http://localhost:1/", "http://169.254.169.254/latest/", "http://[::ffff:127.0.0.1]/"} {
