@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,7 +51,7 @@ func (d *Daemon) openConfine(cfg config.Config) error {
 	c.denials = newDenials(time.Now)
 	in := d.o.Instance
 	options := confine.Options{
-		Home: config.Home(), Hide: append([]string{in.ConfigDir, in.StateDir, in.RuntimeDir}, secretHomes...),
+		Home: config.Home(), Hide: slices.Concat([]string{in.ConfigDir, in.StateDir, in.RuntimeDir}, vaultSecrets(d.o), secretHomes),
 		Enforce: enforcement(cfg.Confine.Enforce), OnDenied: d.denied, Logger: d.log,
 	}
 	name, err := confine.CgroupNameOf(in.StateDir)

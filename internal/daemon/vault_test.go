@@ -261,3 +261,27 @@ func TestNoToolReadsAPassphraseFile(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatOpensTheVaultIsHiddenFromPrograms(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "pass")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, fmt.Sprintf("vault:\n  passphrase_file: %q\n", filepath.Join(link, "pass")))
+	o.Environment.Credentials = link
+	if got := vaultSecrets(o); len(got) != 2 || got[0] != file || got[1] != dir {
+		t.Errorf("%v", got)
+	}
+	if got := vaultSecrets(options(t, "")); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
