@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -16,6 +17,7 @@ import (
 // and rests after each for twice as long as it took.
 const (
 	piece   = 128 << 10
+	turn    = 16 << 10
 	maxRest = 50 * time.Millisecond
 	// From walHurry on the log that SQLite cannot fold grows faster than we read: we
 	// rest no more. At walLimit we give up.
@@ -55,6 +57,9 @@ func (p *pace) Write(b []byte) (n int, err error) {
 		k := min(len(b), piece-len(p.buf))
 		p.buf = append(p.buf, b[:k]...)
 		b, n = b[k:], n+k
+		if len(p.buf)%turn < k {
+			runtime.Gosched() // reading and hashing alone would hold a processor for the whole piece
+		}
 		if len(p.buf) == piece {
 			if err := p.flush(); err != nil {
 				return n, err
