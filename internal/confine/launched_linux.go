@@ -6,7 +6,9 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -79,7 +81,36 @@ func launch() error {
 		}
 	}
 	k.book = newBook(ch)
+	warm(ownThreads - atStart)
 	return k.run()
+}
+
+const (
+	// ownThreads is what a launcher itself takes of a limit that counts threads.
+	ownThreads = 32
+	// atStart is about how many of them there are by themselves.
+	atStart = 8
+	// connections is how many are made for a job at a time, each on a thread.
+	connections = 16
+)
+
+// warm makes threads before there is a job that could leave no room for any: a
+// program of Go does not live on when it cannot have one.
+func warm(n int) {
+	var there, gone sync.WaitGroup
+	release := make(chan struct{})
+	there.Add(n)
+	for range n {
+		gone.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread() // back to the others, where it waits for work
+			there.Done()
+			<-release
+		})
+	}
+	there.Wait()
+	close(release)
+	gone.Wait()
 }
 
 func closeOnExec() {

@@ -16,9 +16,6 @@ type limit struct {
 	max      uint64
 }
 
-// ownThreads is what a launcher itself takes of a limit that counts threads.
-const ownThreads = 16
-
 // limitsOf are the resource limits of a job's processes.
 func limitsOf(p *plan) []limit {
 	l := p.Limits

@@ -48,7 +48,7 @@ type sighting struct {
 // newWatcher puts this thread behind the filter. With an error and a watcher, the
 // filter stands and nothing is seen; with an error alone there is no filter.
 func newWatcher(p *plan, r *reach, b *book) (*watcher, error) {
-	w := &watcher{fd: -1, plan: p, reach: r, book: b, calls: map[int32]call{}, judged: map[string]struct{}{}, connecting: make(chan struct{}, 64)}
+	w := &watcher{fd: -1, plan: p, reach: r, book: b, calls: map[int32]call{}, judged: map[string]struct{}{}, connecting: make(chan struct{}, connections)}
 	var blind error
 	if p.Observe {
 		fd, err := install(filter(rules{network: p.Network, sockets: true, mounts: p.Namespaces, observe: true, files: !p.Unwatched}), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
@@ -141,8 +141,8 @@ func (w *watcher) answer(n *notice) {
 		w.seeSignal(n, c)
 		w.goOn(n)
 	case connects:
-		w.connecting <- struct{}{}
 		go func() {
+			w.connecting <- struct{}{}
 			defer func() { <-w.connecting }()
 			w.connect(*n)
 		}()
