@@ -92,6 +92,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.DoctorRun, answer[wire.Empty](wire.DoctorResult{Checks: []wire.Check{{ID: "store.writable", Status: "ok", Detail: "a row was written"}}}))
 	ipc.Handle(m, wire.ConfigExplain, answer[wire.ConfigExplainRequest](wire.ConfigExplainResult{Values: []wire.ConfigValue{{Key: "turn.steps", Value: "16", Origin: "env", Where: "OMBUD_TURN_STEPS"}}}))
 	cannedTiers(m)
+	cannedUndo(m)
 	cannedVault(m)
 	cannedBackup(m)
 	cannedSecrets(m)
@@ -145,6 +146,7 @@ func cannedSteps() []wire.RunStep {
 				Tool: "fs.write", Subject: "agent:main", Summary: "write notes.txt (12 bytes)", Scopes: []string{"fs.write:/w/notes.txt"}, Decision: "ask",
 				Reasons: []wire.Reason{{Code: "role", Text: "role assistant asks before writing"}}, ApprovalID: "apr_1", Resolver: "operator", Outcome: "ok", ResultBytes: 14, CostKnown: true, Label: "own",
 			},
+			Kept:  []wire.Checkpoint{{ID: "chk_1", State: "kept", Files: 2, Repository: "/w/repo"}},
 			Label: &wire.LabelStep{In: "from web", Out: "from web", Told: "the working directory", Rule: "others wrote it"},
 			Audit: []wire.AuditRef{{Chain: "node1-1", Seq: 9}, {Chain: "node1-1", Seq: 11}},
 		},

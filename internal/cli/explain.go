@@ -196,6 +196,7 @@ func (p *page) stepMoment(s wire.RunStep) moment {
 	case s.Call != nil:
 		p.callDetails(&m, *s.Call)
 	}
+	p.keptDetails(&m, s.Kept)
 	if s.Error != nil {
 		m.below = append(m.below, p.bad(oneLine(s.Error.Message)))
 	}

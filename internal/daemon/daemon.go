@@ -18,6 +18,7 @@ import (
 	"github.com/ombud-run/ombud/internal/blob"
 	"github.com/ombud-run/ombud/internal/budget"
 	"github.com/ombud-run/ombud/internal/channel/remote"
+	"github.com/ombud-run/ombud/internal/checkpoint"
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -118,6 +119,8 @@ type Daemon struct {
 	models    *models
 	prices    *model.Catalog
 	server    *ipc.Server
+
+	checkpoints *checkpoint.Checkpoints
 
 	confined confining
 
@@ -230,6 +233,10 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	})
 	d.every(ctx, "end jobs whose run has ended", 5*time.Second, func(ctx context.Context) error {
 		_, err := d.jobs.Sweep(ctx)
+		return err
+	})
+	d.every(ctx, "forget old checkpoints", time.Hour, func(ctx context.Context) error {
+		_, err := d.checkpoints.Sweep(ctx)
 		return err
 	})
 	d.every(ctx, "sweep blobs", time.Hour, func(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/checkpoint"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/run"
@@ -67,6 +68,10 @@ func (d *Daemon) subjectOf(ctx context.Context, id string) (event, runID string,
 		return d.lastMessage(ctx, id)
 	case prefix == "run":
 		runID, err = d.runs.Find(ctx, id)
+	case prefix == "chk":
+		var x checkpoint.Row
+		x, err = d.checkpoints.Find(ctx, id)
+		runID = x.Run
 	case prefix == "apr":
 		var a approval.Approval
 		a, err = d.approvals.Find(ctx, id)
@@ -134,7 +139,7 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 	}
 	shown := wireRun(rec, steps)
 	out.Run, out.CostMicroUSD, out.CostKnown = &shown, rec.Cost, rec.CostKnown
-	if out.Steps, err = d.wireSteps(ctx, steps); err != nil {
+	if out.Steps, err = d.keptSteps(ctx, id, steps); err != nil {
 		return err
 	}
 	if answer, ok := agent.OutcomeOf(rec); ok {

@@ -80,6 +80,7 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.VaultRotate, d.vaultRotate)
 	ipc.Handle(m, wire.VaultRecover, d.vaultRecover)
 	ipc.Handle(m, wire.VaultRecoveryKey, d.vaultRecoveryKey)
+	d.undoMethods(m)
 	d.operatorTiers(m)
 	d.operatorSecrets(m)
 	return m
@@ -251,7 +252,7 @@ func (d *Daemon) runsGet(ctx context.Context, req wire.RunsGetRequest) (wire.Run
 	}
 	out := wire.RunsGetResult{Run: wireRun(rec, steps)}
 	out.Run.Conversation = d.title(ctx, out.Run.Conversation)
-	out.Steps, err = d.wireSteps(ctx, steps)
+	out.Steps, err = d.keptSteps(ctx, id, steps)
 	return out, err
 }
 

@@ -79,6 +79,10 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := d.openConfine(cfg); err != nil {
 		return nil, err
 	}
+	d.openCheckpoints()
+	if err := kinds.Add(d.undoRuns()); err != nil {
+		return nil, err
+	}
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
 	if err := errors.Join(d.addTools(cfg), d.checkListedTools(cfg)); err != nil {
@@ -86,7 +90,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	d.act = act.New(act.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Tools: d.tools, Invoker: invoker,
-		Approvals: d.approvals, Budget: d.budget, Blobs: d.blobs, Hide: d.hide, Secrets: d.secrets, Logger: d.log,
+		Approvals: d.approvals, Budget: d.budget, Blobs: d.blobs, Keeper: d.checkpoints, Hide: d.hide, Secrets: d.secrets, Logger: d.log,
 	})
 	if d.prices, err = priceTable(cfg); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ func (d *Daemon) ownTools() []registrar {
 		memory.New(d.memory, nil),
 		remind.New(d.runs, time.Local),
 		result.New(d.blobs, d.kept),
+		d.checkpoints,
 	}
 }
 

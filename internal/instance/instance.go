@@ -178,6 +178,10 @@ func (in Instance) LogFile() string { return filepath.Join(in.StateDir, "ombud.l
 // BackupDir holds the copies made before a migration.
 func (in Instance) BackupDir() string { return filepath.Join(in.StateDir, "backups") }
 
+// CheckpointDir holds what is known of the work trees that are kept for undo; what is
+// kept is in the repositories.
+func (in Instance) CheckpointDir() string { return filepath.Join(in.CacheDir, "checkpoints") }
+
 // Workspace is the directory the file tools work in unless configured. It is
 // not under StateDir, so that "the parent of the workspace" is never the key.
 func (in Instance) Workspace() string { return filepath.Join(in.DataDir, "workspace") }

@@ -60,6 +60,10 @@ var (
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
 
+	UndoList    = unary[UndoListRequest, UndoListResult]("undo.list", "what can be undone, newest first", repeatable)
+	UndoShow    = unary[UndoShowRequest, UndoShowResult]("undo.show", "what an undo would do", repeatable)
+	UndoRestore = unary[UndoRestoreRequest, UndoRestoreResult]("undo.restore", "takes a call, and those after it, back in a work tree")
+
 	PairStart  = unary[PairStartRequest, PairStartResult]("pair.start", "shows a code that pairs a remote direct chat with the operator; the one before is good no longer", repeatable)
 	PairList   = unary[Empty, PairListResult]("pair.list", "who on remote channels is the operator, or known", repeatable)
 	PairAllow  = unary[PairAllowRequest, PairChangeResult]("pair.allow", "lists a remote sender as known", repeatable)
@@ -100,6 +104,7 @@ func Methods() []Method {
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
+		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		SecretSet.Method, SecretList.Method, SecretRemove.Method,
 		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,

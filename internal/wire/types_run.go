@@ -42,6 +42,7 @@ type RunStep struct {
 	Model     *ModelCall      `json:"model,omitempty"` // a model step
 	Audit     []AuditRef      `json:"audit"`           // what the audit chain has on it
 	Label     *LabelStep      `json:"label,omitempty"` // the way of the label through it
+	Kept      []Checkpoint    `json:"kept,omitempty"`  // what was kept of the work trees it may have changed
 }
 
 // LabelStep is what a step did with the label of its run: who wrote what the run
