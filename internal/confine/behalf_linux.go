@@ -53,36 +53,58 @@ func (w *watcher) connectFor(n *notice) (unix.Errno, string) {
 		return errnoOf(err), ""
 	}
 	if family == unix.AF_UNIX {
-		name := addr[2:]
-		if len(name) == 0 || name[0] == 0 {
-			return unix.EPERM, "abstract " + string(bytes.Trim(name, "\x00"))
+		target, name, errno := w.socketOf(n, addr[2:])
+		if errno != 0 {
+			return errno, name
 		}
-		if i := bytes.IndexByte(name, 0); i >= 0 {
-			name = name[:i]
-		}
-		path := string(name)
-		if !filepath.IsAbs(path) {
-			cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", n.pid))
-			if err != nil {
-				return unix.EACCES, path
-			}
-			path = filepath.Join(cwd, path)
-		}
-		resolved, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return unix.ENOENT, ""
-		}
-		if !w.reach.speaksTo(resolved) {
-			return unix.EPERM, resolved
-		}
-		// The name that was looked up, not the one that was given: links may change.
-		addr = append(append(addr[:2:2], resolved...), 0)
+		defer unix.Close(target)
+		// What was looked at, not the name that led to it: links may change.
+		addr = append(append(addr[:2:2], "/proc/self/fd/"+strconv.Itoa(target)...), 0)
 	}
 	errno = connectTo(fd, addr)
 	if w.plan.Network == NetProxy && (errno == unix.ENETUNREACH || errno == unix.ECONNREFUSED) {
 		return errno, host(addr) // past the proxy there is nothing
 	}
 	return errno, ""
+}
+
+// socketOf opens the unix socket an address names, if the job may speak to it. Else
+// it returns why not, and the name if that is a refusal.
+func (w *watcher) socketOf(n *notice, name []byte) (int, string, unix.Errno) {
+	if len(name) == 0 || name[0] == 0 {
+		return -1, "abstract " + string(bytes.Trim(name, "\x00")), unix.EPERM
+	}
+	name, _, _ = bytes.Cut(name, []byte{0})
+	path := ownProc(string(name), int(n.pid))
+	if !filepath.IsAbs(path) {
+		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", n.pid))
+		if err != nil {
+			return -1, "", unix.EACCES
+		}
+		path = filepath.Join(cwd, path)
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return -1, "", unix.ENOENT
+	}
+	if !w.reach.speaksTo(resolved) {
+		return -1, resolved, unix.EPERM
+	}
+	fd, err := openPath(resolved)
+	if err != nil {
+		return -1, "", unix.ECONNREFUSED // it was something else a moment ago
+	}
+	return fd, "", 0
+}
+
+// ownProc makes what a program calls its own in /proc its own for us too.
+func ownProc(path string, pid int) string {
+	for _, name := range []string{"/proc/self/", "/proc/thread-self/"} {
+		if rest, ok := strings.CutPrefix(path, name); ok {
+			return fmt.Sprintf("/proc/%d/%s", pid, rest)
+		}
+	}
+	return path
 }
 
 // host shows an internet address.
@@ -170,6 +192,7 @@ func (w *watcher) lookUp(n *notice, c call) (int, unix.Errno) {
 	if err != nil {
 		return -1, errnoOf(err)
 	}
+	path = ownProc(path, int(n.pid))
 	at := unix.AT_FDCWD
 	if !filepath.IsAbs(path) {
 		base := fmt.Sprintf("/proc/%d/cwd", n.pid)

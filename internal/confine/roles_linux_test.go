@@ -46,6 +46,7 @@ var roles = map[string]func() int{
 	"long":        longOutput,
 	"relay":       relay,
 	"nested":      nested,
+	"switch":      switchLinks,
 	"opener":      opener,
 }
 
@@ -426,5 +427,50 @@ func opener() int {
 		}
 		unix.Close(fd)
 	}
+	return 0
+}
+
+// switchLinks connects to a socket of its own, while it exchanges a directory on the
+// way for a link to one outside.
+func switchLinks() int {
+	dir, err := os.MkdirTemp("", "own")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	own, link := filepath.Join(dir, "d"), filepath.Join(dir, "l")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		return 1
+	}
+	ln, err := net.Listen("unix", filepath.Join(own, "socket"))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	if err := os.Symlink(os.Getenv("OUTSIDE"), link); err != nil {
+		return 1
+	}
+	go func() {
+		for {
+			_ = unix.Renameat2(unix.AT_FDCWD, own, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+		}
+	}()
+	reached := 0
+	for range 2000 {
+		if conn, err := net.Dial("unix", filepath.Join(own, "socket")); err == nil {
+			conn.Close()
+			reached++
+		}
+	}
+	fmt.Println("connected", reached)
 	return 0
 }

@@ -2,6 +2,7 @@ package confine
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -1001,4 +1003,87 @@ func BenchmarkOpenSeen(b *testing.B) {
 			b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N*opens), "ns/open")
 		})
 	}
+}
+
+// A job speaks to sockets it made itself, and exchanging the way to one for a way
+// outside does not help it.
+func TestASwitchedLinkDoesNotLeadToASocketOutside(t *testing.T) {
+	t.Parallel()
+	needWalls(t)
+	l := launcher(t, Options{})
+	if err := l.probe.abilities().namespaces; err != nil {
+		t.Skip("no namespaces here:", err)
+	}
+	outside := outsideDir(t)
+	ln, err := net.Listen("unix", filepath.Join(outside, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan struct{}, 1)
+	go func() {
+		if conn, err := ln.Accept(); err == nil {
+			conn.Close()
+			accepted <- struct{}{}
+		}
+	}()
+	dir := t.TempDir()
+	var out lockedBuffer
+	s := role(t, "switch", dir, &out)
+	s.Env = append(s.Env, "OUTSIDE="+outside)
+	x := wait(t, start(t, l, s))
+	var n int
+	if _, err := fmt.Sscanf(out.String(), "connected %d", &n); err != nil || n == 0 {
+		t.Errorf("%v, %q", x, out.String())
+	}
+	select {
+	case <-accepted:
+		t.Error("the socket outside was reached")
+	default:
+	}
+}
+
+func TestALauncherThatDoesNotAnswerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	spec := Spec{Path: "/bin/true", Dir: dir, Profile: ShellProfile(dir)}
+	for name, c := range map[string]struct {
+		exe   string
+		class fault.Class
+	}{
+		"silent":  {"/usr/bin/yes", fault.Timeout},
+		"ends":    {"/bin/true", fault.Unavailable},
+		"missing": {"/no/such/launcher", fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := launcher(t, Options{Exe: c.exe, System: fakeSystem{}, Enforce: EnforceBest})
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			if name == "silent" {
+				cancel()
+				ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+			}
+			defer cancel()
+			if _, err := l.Start(ctx, spec); fault.ClassOf(err) != c.class {
+				t.Errorf("%v (%s)", err, fault.ClassOf(err))
+			}
+		})
+	}
+}
+
+func TestNoGoroutineStays(t *testing.T) {
+	needWalls(t)
+	before := goleak.IgnoreCurrent()
+	l := launcher(t, Options{})
+	dir := t.TempDir()
+	for _, s := range []Spec{
+		{Path: "/bin/true", Dir: dir, Profile: ShellProfile(dir), Stdout: io.Discard, Stdin: strings.NewReader("x")},
+		{Path: "/bin/sleep", Args: []string{"sleep", "1000"}, Dir: dir, Profile: ShellProfile(dir), StdinPipe: true},
+	} {
+		j := start(t, l, s)
+		j.Stop()
+		wait(t, j)
+	}
+	l.Close()
+	goleak.VerifyNone(t, before)
 }
