@@ -85,13 +85,14 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 		{Name: "fs.write", Description: "Write a file. It replaces what was there.", Kind: "effect", Access: "ask"},
 		{Name: "memory.recall", Description: "Look something up", Kind: "local", ReadOnly: true, Access: "allow"},
 		{Name: "odd", Quarantined: "its schema is no schema"},
-	}}))
+	}, Processes: []wire.ToolProcess{cannedProcess(), cannedLoop()}}))
 	ipc.HandleStream(m, wire.LogsTail, func(_ context.Context, _ wire.LogsTailRequest, send func(wire.LogLine) error) (wire.Empty, error) {
 		return wire.Empty{}, send(wire.LogLine{At: noon, Level: "warn", Message: "slow commit", Attrs: json.RawMessage(`{"took":"1.2s","what":"a b"}`)})
 	})
 	ipc.Handle(m, wire.DoctorRun, answer[wire.Empty](wire.DoctorResult{Checks: []wire.Check{{ID: "store.writable", Status: "ok", Detail: "a row was written"}}}))
 	ipc.Handle(m, wire.ConfigExplain, answer[wire.ConfigExplainRequest](wire.ConfigExplainResult{Values: []wire.ConfigValue{{Key: "turn.steps", Value: "16", Origin: "env", Where: "OMBUD_TURN_STEPS"}}}))
 	cannedTiers(m)
+	cannedProcesses(m)
 	cannedUndo(m)
 	cannedVault(m)
 	cannedBackup(m)

@@ -25,13 +25,22 @@ func (a *app) inboxCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show("inbox/1", res, func(p *page) { inboxPage(p, res.Approvals) })
+		return a.show("inbox/1", res, func(p *page) { inboxPage(p, res.Approvals, res.Notices) })
 	})
 	c.Flags().BoolVar(&all, "all", false, "decided ones too")
 	return c
 }
 
-func inboxPage(p *page, list []wire.Approval) {
+func inboxPage(p *page, list []wire.Approval, notices []string) {
+	for _, n := range notices {
+		p.line("%s", p.warn(oneLine(n)))
+	}
+	if len(list) == 0 && len(notices) > 0 {
+		return
+	}
+	if len(notices) > 0 {
+		p.line("")
+	}
 	if len(list) == 0 {
 		p.line("nothing waits for you")
 		return

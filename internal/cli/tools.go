@@ -19,9 +19,18 @@ func (a *app) toolsCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show("tools/1", res, func(p *page) { toolsPage(p, res.Tools) })
+		return a.show("tools/1", res, func(p *page) {
+			toolsPage(p, res.Tools)
+			if len(res.Processes) > 0 {
+				p.line("")
+				processTable(p, res.Processes)
+			}
+		})
 	})
-	return byDefault(a.noun(spec{use: "tools", short: "what can be done, and who may", example: "ombud tools"}, list), list)
+	return byDefault(a.noun(spec{
+		use: "tools", short: "what can be done, and who may",
+		example: "ombud tools\nombud tools test weather",
+	}, a.toolsAddCmd(), list, a.toolsRemoveCmd(), a.toolsTestCmd()), list)
 }
 
 func toolsPage(p *page, tools []wire.Tool) {

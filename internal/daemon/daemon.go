@@ -36,6 +36,7 @@ import (
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/tool"
+	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -107,6 +108,7 @@ type Daemon struct {
 	blobs     *blob.Store
 	budget    *budget.Budget
 	tools     *tool.Registry
+	processes *toolprocess.Processes
 	roles     *policy.Roles
 	approvals *approval.Approvals
 	grants    *grant.Grants
@@ -167,6 +169,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
 		{"adapters", d.remote.Open, nothing},
 		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
+		{"tool processes", d.processes.Start, d.processes.Stop},
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/fault"
+	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
 )
 
 // checkListedTools refuses an agent whose list names a tool that is not there: it
@@ -34,7 +35,7 @@ func (d *Daemon) checkListedTools(cfg config.Config) error {
 			if prefix, pattern := strings.CutSuffix(want, "*"); pattern {
 				match = func(name string) bool { return strings.HasPrefix(name, prefix) }
 			}
-			if !there(match) {
+			if !there(match) && !d.mayRegister(want) {
 				errs = append(errs, d.noTool("agents."+name+".tools", want))
 			}
 		}
@@ -43,6 +44,14 @@ func (d *Daemon) checkListedTools(cfg config.Config) error {
 		return nil
 	}
 	return fault.New(fault.Config, "%w", errors.Join(errs...))
+}
+
+// mayRegister reports whether a listed tool is one of a tool process that has not said
+// yet what it registers.
+func (d *Daemon) mayRegister(want string) bool {
+	return slices.ContainsFunc(d.processes.List(), func(i toolprocess.Info) bool {
+		return len(i.Tools) == 0 && strings.HasPrefix(want, i.Spec.Name+".")
+	})
 }
 
 func (d *Daemon) noTool(key, want string) error {

@@ -65,6 +65,9 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.MemoryList, d.memoryList)
 	ipc.Handle(m, wire.MemorySearch, d.memorySearch)
 	ipc.Handle(m, wire.ToolsList, d.toolsList)
+	ipc.Handle(m, wire.ToolsAdd, d.toolsAdd)
+	ipc.Handle(m, wire.ToolsRemove, d.toolsRemove)
+	ipc.Handle(m, wire.ToolsTest, d.toolsTest)
 	ipc.HandleStream(m, wire.LogsTail, func(ctx context.Context, req wire.LogsTailRequest, send func(wire.LogLine) error) (wire.Empty, error) {
 		return wire.Empty{}, logfile.Read(ctx, d.o.Instance.LogFile(), req, send)
 	})
@@ -296,7 +299,7 @@ func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListReques
 		f.State = ""
 	}
 	list, err := d.approvals.List(ctx, f)
-	var out wire.ApprovalsListResult
+	out := wire.ApprovalsListResult{Notices: d.loopNotices()}
 	for _, a := range list {
 		shown := wireApproval(a)
 		shown.Conversation = d.title(ctx, shown.Conversation)

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"context"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/tools/memory"
+	"github.com/ombud-run/ombud/internal/tools/notify"
 	"github.com/ombud-run/ombud/internal/tools/remind"
 	"github.com/ombud-run/ombud/internal/tools/result"
 )
@@ -15,6 +18,9 @@ func (d *Daemon) ownTools() []registrar {
 		memory.New(d.memory, nil),
 		remind.New(d.runs, time.Local),
 		result.New(d.blobs, d.kept),
+		notify.New(func(ctx context.Context, tx *db.Tx, cause, text string) error {
+			return d.agents.NoticeTx(ctx, tx, cause, text)
+		}),
 		d.checkpoints,
 	}
 }

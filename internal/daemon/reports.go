@@ -168,6 +168,13 @@ func (d *Daemon) toolsList(ctx context.Context, _ wire.Empty) (wire.ToolsListRes
 	for _, q := range d.tools.Quarantined() {
 		out.Tools = append(out.Tools, wire.Tool{Name: q.Name, Quarantined: q.Reason})
 	}
+	for _, i := range d.processes.List() {
+		shown, err := d.wireProcess(ctx, i)
+		if err != nil {
+			return out, err
+		}
+		out.Processes = append(out.Processes, shown)
+	}
 	return out, nil
 }
 

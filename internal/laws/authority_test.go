@@ -27,7 +27,7 @@ var everyCall = []string{
 	`{tool: web.fetch, input: {url: "http://example.com/"}}`, `{tool: memory.remember, input: {text: x}}`,
 	`{tool: memory.recall, input: {query: x}}`, `{tool: memory.list}`, `{tool: memory.forget, input: {query: x}}`,
 	`{tool: time.now}`, `{tool: remind.set, input: {text: x, in_seconds: 9}}`, `{tool: remind.list}`, `{tool: remind.cancel, input: {id: x}}`,
-	`{tool: result.read, input: {handle: x}}`,
+	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`,
 }
 
 // TestLaw05DefaultDenyAndAuthorityOnlyShrinks gives an agent a role that holds

@@ -56,6 +56,10 @@ var (
 	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
 	LogsTail  = stream[LogsTailRequest, LogLine, Empty]("logs.tail", "the daemon's own log", LogLine{})
 
+	ToolsAdd    = unary[ToolsAddRequest, ToolsAddResult]("tools.add", "adds a program of others whose tools can be called; it gives nobody anything")
+	ToolsRemove = unary[ToolsRemoveRequest, Empty]("tools.remove", "ends a tool process and forgets it")
+	ToolsTest   = unary[ToolsTestRequest, ToolsTestResult]("tools.test", "starts a tool process and says what it registers")
+
 	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here", verbatim(tellsToken))
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
@@ -107,6 +111,7 @@ func Methods() []Method {
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		SecretSet.Method, SecretList.Method, SecretRemove.Method,
+		ToolsAdd.Method, ToolsRemove.Method, ToolsTest.Method,
 		ToolsList.Method, LogsTail.Method, DoctorRun.Method, ConfigExplain.Method,
 		VaultState.Method, VaultPassphrase.Method, VaultRotate.Method, VaultRecover.Method, VaultRecoveryKey.Method,
 		BackupCreate.Method, RestorePending.Method, RestoreRelease.Method,

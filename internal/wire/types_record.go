@@ -254,5 +254,6 @@ type Tool struct {
 
 // ToolsListResult answers tools.list, by name.
 type ToolsListResult struct {
-	Tools []Tool `json:"tools"`
+	Tools     []Tool        `json:"tools"`
+	Processes []ToolProcess `json:"processes,omitempty"` // the programs of others that some of them are in
 }

@@ -116,6 +116,7 @@ type ApprovalsListRequest struct {
 // ApprovalsListResult answers approvals.list.
 type ApprovalsListResult struct {
 	Approvals []Approval `json:"approvals"`
+	Notices   []string   `json:"notices,omitempty"` // what else waits for the operator to look at
 }
 
 // The decisions of approvals.resolve.

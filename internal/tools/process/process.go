@@ -25,6 +25,7 @@ const (
 	Starting State = "starting"
 	Ready    State = "ready"
 	Waiting  State = "waiting" // to be started again
+	Held     State = "held"    // nothing is started in an instance that is held
 )
 
 // process is one tool process. Its loop starts one child after the other.
@@ -77,7 +78,7 @@ func (x *process) set(change func()) {
 func (x *process) loop(ctx context.Context) {
 	defer close(x.done)
 	defer x.set(func() { x.state, x.life = Stopped, nil })
-	for {
+	for x.released(ctx) {
 		ran, err := x.once(ctx)
 		if ctx.Err() != nil {
 			return
@@ -94,6 +95,24 @@ func (x *process) loop(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// lookEvery is how often is looked whether an instance was let go.
+const lookEvery = time.Second
+
+// released waits until the instance is not held; false if ctx ended first.
+func (x *process) released(ctx context.Context) bool {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for x.p.Hold() {
+		x.set(func() { x.state = Held })
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // ended notes the end of a child and says how long to wait before the next.
@@ -315,6 +334,8 @@ func (x *process) ready(ctx context.Context) (*life, error) {
 		switch {
 		case v != nil && !v.isOver():
 			return v, nil
+		case state == Held:
+			return nil, errHeld(x.spec.Name)
 		case state == Waiting && next.Sub(x.p.now()) > x.p.cfg.ReadyWait:
 			return nil, fault.New(fault.Unavailable, "tool process %s is not running: %w", x.spec.Name, failed).
 				WithHint("it is started again at %s; ombud tools test %s starts it now", next.Format(time.TimeOnly), x.spec.Name)
@@ -329,6 +350,10 @@ func (x *process) ready(ctx context.Context) (*life, error) {
 			return nil, fault.New(fault.Timeout, "tool process %s does not get ready; it was not told of this call", x.spec.Name)
 		}
 	}
+}
+
+func errHeld(name string) error {
+	return fault.New(fault.Unavailable, "tool process %s is not started: the instance is held", name).WithHint("ombud restore release lets it go")
 }
 
 // wake starts a process that waits to be started, at once.

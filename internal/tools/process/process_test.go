@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -640,6 +641,23 @@ func TestTestStartsAProcessThatWaits(t *testing.T) {
 	if _, err := s.Test(t.Context(), "none"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
+}
+
+// Nothing of a restored instance acts before it is let go.
+func TestAHeldInstanceStartsNoProcess(t *testing.T) {
+	t.Parallel()
+	var free atomic.Bool
+	s := setup(t, dbtest.SQLite(t), quick(), func(d *Deps) { d.Hold = func() bool { return !free.Load() } })
+	s.add(spec("good"))
+	s.until("held", func(i Info) bool { return i.State == Held })
+	if _, err := s.Test(t.Context(), "act"); !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.HintOf(err), "restore release") {
+		t.Errorf("%v", err)
+	}
+	if started, _, _ := s.bare.counts(); started != 0 {
+		t.Error("it was started")
+	}
+	free.Store(true)
+	s.ready()
 }
 
 // A call does not wait for a process that is far from being started again.

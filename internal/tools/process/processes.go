@@ -40,6 +40,8 @@ type Deps struct {
 	Redact func(string) string
 	// Held says whether the walls keep a process without network from it. Nil: no.
 	Held func() bool
+	// Hold says whether the instance is held: then no process is started. Nil: never.
+	Hold func() bool
 	// Notify makes the call by which the operator is told something. It returns when
 	// the call is recorded, not when it is made. Nil: notices are refused.
 	Notify func(ctx context.Context, n Notice) error
@@ -108,6 +110,9 @@ func New(d Deps, c Config) *Processes {
 	}
 	if d.Redact == nil {
 		d.Redact = func(s string) string { return s }
+	}
+	if d.Hold == nil {
+		d.Hold = func() bool { return false }
 	}
 	if d.Held == nil {
 		d.Held = func() bool { return false }
@@ -368,6 +373,8 @@ func (p *Processes) Test(ctx context.Context, name string) (Info, error) {
 		switch {
 		case state == Ready:
 			return x.info(), nil
+		case state == Held:
+			return x.info(), errHeld(name)
 		case state == Waiting && failuresNow != failures:
 			return x.info(), fault.New(fault.Unavailable, "tool process %s does not get ready: %w", name, failed)
 		}

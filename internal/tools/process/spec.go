@@ -88,7 +88,7 @@ func (s *Spec) Check() error {
 		return fault.New(fault.Invalid, "the program of %s must be an absolute path", s.Name)
 	case len(s.Scopes) == 0:
 		return fault.New(fault.Invalid, "%s needs at least one scope: the most its tools may need", s.Name).
-			WithHint("for a tool that touches nothing of yours: --scope tool:%s", s.Name)
+			WithHint("for tools that touch nothing of yours: --scope 'tool:%s.*'", s.Name)
 	case s.Timeout < 0 || s.Timeout > maxTimeout:
 		return fault.New(fault.Invalid, "a call takes at most %v, not %v", maxTimeout, s.Timeout)
 	}
