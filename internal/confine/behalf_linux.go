@@ -83,8 +83,14 @@ func (w *watcher) socketOf(n *notice, name []byte) (int, string, unix.Errno) {
 		}
 		path = filepath.Join(cwd, path)
 	}
+	if path = filepath.Clean(path); w.reach.hidden(path) {
+		return -1, path, unix.EPERM
+	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
+		if path = filepath.Clean(path); w.reach.hidden(path) {
+			return -1, path, unix.ENOENT // covered, so not there for the job
+		}
 		return -1, "", unix.ENOENT
 	}
 	if !w.reach.speaksTo(resolved) {

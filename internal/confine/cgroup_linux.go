@@ -62,7 +62,7 @@ func CgroupNameOf(dir string) (string, error) {
 	if err := unix.Stat(dir, &st); err != nil {
 		return "", fault.New(fault.Unavailable, "look at %s: %w", dir, err)
 	}
-	return CgroupName(uint64(st.Dev), st.Ino), nil
+	return CgroupName(st.Dev, st.Ino), nil
 }
 
 // OpenCgroups ends what a killed daemon of this name left and makes its subtree
@@ -182,10 +182,10 @@ func makeDir(own, dir string, magic int64) error {
 	if err := unix.Statfs(own, &st); err != nil {
 		return fmt.Errorf("%s: %w", own, err)
 	}
-	if int64(st.Type) != magic {
+	if st.Type != magic {
 		return fmt.Errorf("%s is no cgroup", own)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	// To be moved, a process needs a way from where it is: also our own must be writable.
@@ -205,12 +205,13 @@ func (c *Cgroups) sweep(point, name string) {
 		if seen++; seen > maxSweep {
 			return filepath.SkipAll
 		}
-		switch {
-		case err != nil && e != nil && e.IsDir():
-			return filepath.SkipDir // not ours to look into
-		case err != nil || !e.IsDir() || !isJobsName(e.Name()):
+		if err != nil {
+			return filepath.SkipDir // not ours to look into, or gone meanwhile
+		}
+		if !e.IsDir() || !isJobsName(e.Name()) {
 			return nil
-		case e.Name() != name || !mine(dir):
+		}
+		if e.Name() != name || !mine(dir) {
 			return filepath.SkipDir
 		}
 		if err := removeTree(dir); err != nil {
@@ -254,11 +255,11 @@ func (c *Cgroups) New(job string) (Group, error) {
 	var err error
 	if c.v2 != "" {
 		g.v2 = filepath.Join(c.v2, job)
-		err = os.Mkdir(g.v2, 0o755)
+		err = os.Mkdir(g.v2, 0o750)
 	}
 	if err == nil && c.pids != "" {
 		g.pids = filepath.Join(c.pids, job)
-		if err = os.Mkdir(g.pids, 0o755); err != nil && g.v2 != "" {
+		if err = os.Mkdir(g.pids, 0o750); err != nil && g.v2 != "" {
 			_ = os.Remove(g.v2) // the first error is the one to tell
 		}
 	}

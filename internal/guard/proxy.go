@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -282,9 +283,7 @@ func (s *serving) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	dropHopByHop(resp.Header)
-	for name, values := range resp.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), resp.Header)
 	w.WriteHeader(resp.StatusCode)
 	control := http.NewResponseController(w)
 	touch := func() { _ = control.SetWriteDeadline(time.Now().Add(s.cfg.Idle)) } // of a closed one: the copy ends by itself
