@@ -319,6 +319,7 @@ func attempts(outside string, pid int) []attempt {
 			return readMemory(pid, 0x400000, b)
 		}},
 		{"unix socket", connect(unix.AF_UNIX, &unix.SockaddrUnix{Name: at("socket")})},
+		{"hidden socket", connect(unix.AF_UNIX, &unix.SockaddrUnix{Name: filepath.Join(filepath.Dir(os.Getenv("HIDDEN")), "socket")})},
 		{"unix datagram", func() error {
 			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 			if err != nil {

@@ -233,6 +233,11 @@ func tryEscape(t *testing.T, system string, p Profile) {
 	if err := os.WriteFile(filepath.Join(hidden, "key"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	covered, err := net.Listen("unix", filepath.Join(hidden, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer covered.Close()
 	p.Hide = []string{hidden}
 	unixSocket, err := net.Listen("unix", filepath.Join(outside, "socket"))
 	if err != nil {
@@ -305,7 +310,7 @@ func tryEscape(t *testing.T, system string, p Profile) {
 			t.Errorf("%q is not in the exit's list", what)
 		}
 	}
-	targets := []string{"kill " + strconv.Itoa(victim.Process.Pid), "unshare user", "TIOCSTI", "abstract " + abstract, filepath.Join(hidden, "key")}
+	targets := []string{"kill " + strconv.Itoa(victim.Process.Pid), "unshare user", "TIOCSTI", "abstract " + abstract, filepath.Join(hidden, "key"), filepath.Join(hidden, "socket")}
 	if visible := system != "with namespaces" || !anyWithin(outside, privateDirs); visible {
 		targets = append(targets, filepath.Join(outside, ".ssh/id_ed25519"), filepath.Join(outside, "new"), filepath.Join(outside, "socket"),
 			filepath.Join(outside, "program"))
