@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/checkpoint"
+	"github.com/ombud-run/ombud/internal/confine"
+	_ "github.com/ombud-run/ombud/internal/confine/first" // this program is also the launcher
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
@@ -67,11 +69,17 @@ func BenchmarkCheckpoint(b *testing.B) {
 		b.Skip(err)
 	}
 	for _, n := range []int{1000, 20_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { benchCheckpoint(b, git, n) })
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchCheckpoint(b, git, n, "", bareGit(git)) })
 	}
+	launcher, err := confine.New(confine.Options{})
+	if err != nil {
+		b.Skip(err)
+	}
+	defer launcher.Close()
+	b.Run("confined", func(b *testing.B) { benchCheckpoint(b, git, 1000, ", git confined", checkpoint.NewProgram(launcher)) })
 }
 
-func benchCheckpoint(b *testing.B, git string, n int) {
+func benchCheckpoint(b *testing.B, git string, n int, how string, runner checkpoint.Git) {
 	dir := workTree(b, git, n)
 	home := b.TempDir()
 	d, err := db.Open(b.Context(), db.Options{DSN: "sqlite:" + filepath.Join(home, "store.db")})
@@ -87,7 +95,7 @@ func benchCheckpoint(b *testing.B, git string, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := checkpoint.New(checkpoint.Deps{DB: d, Vault: v, Git: bareGit(git)}, checkpoint.Options{Dir: filepath.Join(home, "cache")})
+	c := checkpoint.New(checkpoint.Deps{DB: d, Vault: v, Git: runner}, checkpoint.Options{Dir: filepath.Join(home, "cache")})
 	calls := 0
 	call := func(change bool) time.Duration {
 		calls++
@@ -132,7 +140,7 @@ func benchCheckpoint(b *testing.B, git string, n int) {
 			ratios = append(ratios, ms(o)/ms(t))
 		}
 		add(b, figure{
-			name: fmt.Sprintf("call kept for undo, %d files, %s", n, kind.name), unit: "ms", value: median(ours), peer: "git status", beside: median(theirs),
+			name: fmt.Sprintf("call kept for undo, %d files, %s%s", n, kind.name, how), unit: "ms", value: median(ours), peer: "git status", beside: median(theirs),
 			ratio: median(ratios), note: "the first " + first.Round(time.Millisecond).String(),
 		})
 	}

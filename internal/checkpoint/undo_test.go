@@ -353,6 +353,9 @@ func TestAFileAndADirectoryChangePlaces(t *testing.T) {
 // TestRandomTreesComeBackByteForByte: whatever a call does, undo brings back what was.
 func TestRandomTreesComeBackByteForByte(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it starts git thousands of times, one after the other")
+	}
 	names := []string{"a", "b", "a/b", "a/b/c", "d/e", "d/e/f", "with space", "we\nird", "quo\"te\\", "bytes\xff\xfe", "ünï", "-dash", ":(top)x", "d/ignored.o", "tab\t", ".gitattributes"}
 	contents := []string{"", "x", "x\n", "crlf\r\n", "$Id$\n", "bin\x00\xff", "* text=auto eol=lf filter=evil\n", strings.Repeat("long ", 5000)}
 	b := setup(t)
