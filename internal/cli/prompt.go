@@ -46,7 +46,7 @@ func (a *app) typed(ctx context.Context, question string) ([]byte, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "ask in the terminal: %w", err)
 	}
-	show := io.Writer(a.stderr)
+	show := a.stderr
 	if !isTerminal(a.stderr) {
 		show = tty
 	}

@@ -241,7 +241,7 @@ func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, file, ri
 		}
 		add(w, key)
 	}
-	bridge := next
+	var bridge Envelope
 	if file {
 		key := make([]byte, KeySize)
 		defer clear(key)

@@ -96,7 +96,7 @@ func Open(ctx context.Context, f Files, s Sources, m Memory, create bool) (*Keep
 // is lost, torn, of another store, or older. false: there is none.
 func (k *Keeper) find(m Memory) (bool, error) {
 	var copied Envelope
-	copyErr := error(fs.ErrNotExist)
+	copyErr := fs.ErrNotExist
 	if len(m.Envelope) > 0 {
 		copied, copyErr = ParseEnvelope(m.Envelope)
 	}

@@ -14,7 +14,7 @@ import (
 
 // Secret is a passphrase or a key on its way. It prints as "(hidden)" and is wiped
 // by whoever was given it last.
-type Secret struct {
+type Secret struct { //nolint:recvcheck // a copy of it has to print as nothing too
 	bytes []byte
 	from  string // where it came from, for people
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -150,10 +151,8 @@ func (s Source) accepts(kind Kind) bool {
 
 // Opens refuses a change after which this source could not open the vault.
 func (s Source) Opens(kinds ...Kind) error {
-	for _, k := range kinds {
-		if s.accepts(k) {
-			return nil
-		}
+	if slices.ContainsFunc(kinds, s.accepts) {
+		return nil
 	}
 	return fault.New(fault.Conflict, "vault.source is %s, and nothing that is left would open by it", s).
 		WithHint("set vault.source to auto, or to what it shall be, first")

@@ -135,13 +135,18 @@ func (e Envelope) opens(w Wrap, secret []byte, stretch Stretch) ([]byte, error) 
 	return master, nil
 }
 
+// terms are what a wrap is bound to. Their names and order are part of it.
+type terms struct {
+	Format string `json:"Format"`
+	Vault  string `json:"Vault"`
+	Public string `json:"Public"`
+	Wrap   Wrap   `json:"Wrap"`
+}
+
 // bound is the additional data of a wrap: all that is known of it, and whose it is.
 func (e Envelope) bound(w Wrap) []byte {
 	w.Box = nil
-	data, err := json.Marshal(struct {
-		Format, Vault, Public string
-		Wrap                  Wrap
-	}{envelopeMagic + " 1", e.Vault, e.Public, w})
+	data, err := json.Marshal(terms{envelopeMagic + " 1", e.Vault, e.Public, w})
 	if err != nil {
 		panic("vault: encode the terms of a wrap: " + err.Error()) // plain fields
 	}
