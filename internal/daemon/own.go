@@ -18,10 +18,10 @@ func (d *Daemon) ownTools() []registrar {
 		memory.New(d.memory, nil),
 		remind.New(d.runs, time.Local),
 		result.New(d.blobs, d.kept),
+		d.checkpoints,
 		notify.New(func(ctx context.Context, tx *db.Tx, cause, text string) error {
 			return d.agents.NoticeTx(ctx, tx, cause, text)
 		}),
-		d.checkpoints,
 	}
 }
 
