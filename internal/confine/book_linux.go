@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +18,9 @@ const (
 type book struct {
 	ch      *channel
 	watcher *watcher // nil: nothing is seen
-	atEnd   func()   // nil or what is to be cleared away
 
 	mu   sync.Mutex
+	tmp  string // a directory to be removed at the end, "" for none
 	seen []*denied
 	more int
 }
@@ -52,9 +53,6 @@ func (b *book) close() []denied {
 	if b.watcher != nil {
 		b.watcher.drain()
 	}
-	if b.atEnd != nil {
-		b.atEnd()
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make([]denied, 0, len(b.seen)+1)
@@ -65,4 +63,20 @@ func (b *book) close() []denied {
 		out = append(out, denied{What: "more", Target: "not told apart", Count: b.more})
 	}
 	return out
+}
+
+// keep remembers the job's temporary directory.
+func (b *book) keep(tmp string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tmp = tmp
+}
+
+// clear removes the job's temporary directory, when nothing of it is left.
+func (b *book) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tmp != "" {
+		_ = os.RemoveAll(b.tmp) // what stays is the system's to sweep
+	}
 }

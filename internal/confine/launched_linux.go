@@ -82,6 +82,7 @@ func launch() error {
 	}
 	k.book = newBook(ch)
 	warm(ownThreads - atStart)
+	defer k.book.clear()
 	return k.run()
 }
 

@@ -77,23 +77,18 @@ func (p *program) mount(*reach) error {
 	return buildMounts(p.plan)
 }
 
-// tmp gives a job without a mount namespace a temporary directory of its own.
+// tmp gives a job its temporary directories.
 func (p *program) tmp(r *reach) error {
 	if p.plan.Namespaces {
 		r.private = tempDirs(p.plan)
 		r.write = append(r.write, r.private...)
 		return nil
 	}
-	if p.plan.Landlock == 0 || p.plan.Probe {
-		return nil
+	if p.plan.Temp != "" {
+		p.book.keep(p.plan.Temp)
+		r.write = append(r.write, p.plan.Temp)
+		p.env("TMPDIR", p.plan.Temp)
 	}
-	dir, err := os.MkdirTemp(p.plan.Temp, "ombud-job-")
-	if err != nil {
-		return err
-	}
-	p.book.atEnd = func() { _ = os.RemoveAll(dir) } // what stays is the system's to sweep
-	r.write = append(r.write, dir)
-	p.env("TMPDIR", dir)
 	return nil
 }
 

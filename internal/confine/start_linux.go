@@ -38,6 +38,7 @@ type running struct {
 	// confined: the launcher was pid 1 of a namespace, and nothing outlives that.
 	confined bool
 	stop     func()        // ends the proxy
+	tmp      string        // removed by the launcher, and by us if it was killed
 	gone     chan struct{} // closed when the launcher is reaped
 }
 
@@ -51,8 +52,16 @@ func (l *Launcher) start(ctx context.Context, s Spec, j *Job) error {
 	if r.streams, err = s.open(); err != nil {
 		return fault.New(fault.Unavailable, "run %s: %w; nothing ran", s.Path, err)
 	}
+	if p.Landlock > 0 && !p.Namespaces {
+		if p.Temp, err = os.MkdirTemp("", "ombud-job-"); err != nil {
+			r.streams.abandon()
+			return fault.New(fault.Unavailable, "run %s: %w; nothing ran", s.Path, err)
+		}
+		r.tmp = p.Temp
+	}
 	if err := r.launch(ctx, p); err != nil {
 		r.streams.abandon()
+		r.clear()
 		return err
 	}
 	r.streams.started()
@@ -82,7 +91,6 @@ func (l *Launcher) plan(s Spec) (*plan, error) {
 		return nil, fault.New(fault.Unavailable, "run %s: it cannot be confined here: %s; nothing ran", s.Path, strings.Join(lacking, "; ")).
 			WithHint("`ombud doctor` says what is in force; to run with what there is, set the enforcement to best")
 	}
-	p.Temp = os.TempDir()
 	p.Settings = l.settings.readable("/etc")
 	p.Landlock, p.Seccomp, p.Observe = min(can.landlock, maxABI), can.seccomp, can.seccomp
 	p.Namespaces, p.Unwatched = can.namespaces == nil, s.Profile.Unwatched
@@ -345,6 +353,7 @@ func (r *running) follow() {
 	r.exit, r.err = r.listen()
 	close(finished)
 	r.end()
+	r.clear()
 	r.streams.ended()
 	r.l.leave(r.Job)
 }
@@ -428,6 +437,15 @@ func signalName(s syscall.Signal) string {
 		return name
 	}
 	return "signal " + strconv.Itoa(int(s))
+}
+
+func (r *running) clear() {
+	if r.tmp == "" {
+		return
+	}
+	if err := os.RemoveAll(r.tmp); err != nil {
+		r.l.log.Warn("remove the temporary directory of a job", "job", r.id, "error", err)
+	}
 }
 
 // end closes the lifeline, waits for the launcher and clears what it left.

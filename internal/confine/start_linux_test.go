@@ -512,7 +512,8 @@ func TestNothingOutlivesADaemonThatIsKilled(t *testing.T) {
 			for i := range rounds {
 				word := token(t) + strconv.Itoa(i)
 				cmd := exec.Command(self(t), word)
-				cmd.Env = []string{"CONFINE_ROLE=daemon", "CONFINE_SYSTEM=" + system, "CONFINE_DIR=" + t.TempDir()}
+				tmp := t.TempDir()
+				cmd.Env = []string{"CONFINE_ROLE=daemon", "CONFINE_SYSTEM=" + system, "CONFINE_DIR=" + t.TempDir(), "TMPDIR=" + tmp}
 				var out lockedBuffer
 				file, err := os.CreateTemp(t.TempDir(), "out")
 				if err != nil {
@@ -531,6 +532,10 @@ func TestNothingOutlivesADaemonThatIsKilled(t *testing.T) {
 				_ = Wait(cmd)
 				until(t, "they are gone", func() bool { return len(alive(word)) == 0 })
 				worst = max(worst, time.Since(at))
+				until(t, "no directory is left", func() bool {
+					left, err := os.ReadDir(tmp)
+					return err == nil && len(left) == 0
+				})
 				file.Close()
 			}
 			t.Logf("%d times, the longest took %v", rounds, worst)

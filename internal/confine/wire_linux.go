@@ -38,7 +38,7 @@ type plan struct {
 	Write    []string
 	Hide     []string
 	Sockets  []string
-	Temp     string // where a job without a mount namespace gets a directory of its own
+	Temp     string // temporary directory of a job without a mount namespace
 	Network  Network
 	Limits   Limits
 	Grace    time.Duration
