@@ -256,6 +256,7 @@ func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
 	return tool.Invocation{
 		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Subject: k.Authority.Subject,
 		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Digest: k.digest, Tx: tx, Permit: a.permitter(k),
+		Unattended: k.Authority.Unattended,
 	}
 }
 

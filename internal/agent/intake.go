@@ -33,6 +33,7 @@ type Inbound struct {
 	Tier       policy.Tier    // by how it is connected
 	Unattended bool           // nobody waits for the answer: what must be asked is parked where the level says so
 	Control    bool           // control messages count: it comes from the operator
+	Cause      string         // the event it comes from, if that was within: its Sender is then the actor
 	// Judge, if set, says what depends on rows, such as who the sender is to the
 	// operator, in the transaction that takes the message in and before anything of it
 	// is recorded. It may change the message, or settle it with a notice. It may run
@@ -185,6 +186,8 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 
 func actorOf(in Inbound) string {
 	switch {
+	case in.Cause != "":
+		return in.Sender
 	case in.Source == label.Operator && in.Tier == policy.Paired:
 		return "operator@" + in.Address.Channel
 	case in.Source == label.Operator:
@@ -222,7 +225,7 @@ func (a *Agents) noteConflict(ctx context.Context, tx *db.Tx, conv Conversation,
 
 func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv Conversation, event string) error {
 	_, err := a.Log.AppendTx(ctx, tx, eventlog.New{
-		ID: event, Stream: "conversation:" + conv.ID, Kind: kindMessage, Actor: actorOf(in), Trace: event, Expect: eventlog.Any,
+		ID: event, Stream: "conversation:" + conv.ID, Kind: kindMessage, Actor: actorOf(in), Cause: in.Cause, Trace: event, Expect: eventlog.Any,
 		Data: messageData{
 			MessageID: event, ChannelID: conv.ID, ChannelType: in.Address.Channel, SenderID: in.Sender, SenderName: in.SenderName,
 			Content: in.Text, Direction: "in", Timestamp: tx.Now() / 1e6, ChatName: conv.Title,

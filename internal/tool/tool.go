@@ -112,6 +112,7 @@ type Invocation struct {
 	Input        json.RawMessage // canonical, valid against the schema
 	Label        label.Label     // of the context the call was made in
 	Digest       string          // of the definition the call was decided by
+	Unattended   bool            // nobody waits for the work it belongs to
 
 	// Tx is set only for Kind Local: the transaction of the call's outcome.
 	Tx *db.Tx
