@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	_ "time/tzdata" // zones by name on machines that have no table of them
 
 	"github.com/ombud-run/ombud/internal/cli"
 	_ "github.com/ombud-run/ombud/internal/confine/first" // a launcher of jobs goes no further

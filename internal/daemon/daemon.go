@@ -34,6 +34,7 @@ import (
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/schedule"
 	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/tool"
 	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
@@ -115,6 +116,7 @@ type Daemon struct {
 	hold      *hold.Hold
 	act       *act.Act
 	runs      *run.Engine
+	schedules *schedule.Schedules
 	memory    *memory.Memory
 	outbox    *outbox.Outbox
 	agents    *agent.Agents
@@ -172,6 +174,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"tool processes", d.processes.Start, d.processes.Stop},
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
+		{"schedules", d.schedules.Start, plain(d.schedules.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
 		{"agent socket", agentStart, agentStop},
 		{"socket", operatorStart, operatorStop},

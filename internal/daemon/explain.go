@@ -68,6 +68,8 @@ func (d *Daemon) subjectOf(ctx context.Context, id string) (event, runID string,
 		return d.lastMessage(ctx, id)
 	case prefix == "run":
 		runID, err = d.runs.Find(ctx, id)
+	case prefix == "sch":
+		return d.lastFiring(ctx, id)
 	case prefix == "chk":
 		var x checkpoint.Row
 		x, err = d.checkpoints.Find(ctx, id)

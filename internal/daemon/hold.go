@@ -79,6 +79,11 @@ func (d *Daemon) restorePending(ctx context.Context, _ wire.Empty) (out wire.Pen
 		_ = json.Unmarshal(t.Payload, &says) // what says nothing is shown by its kind
 		out.Timers = append(out.Timers, wire.PendingTimer{ID: t.ID, Kind: t.Kind, At: t.At, Text: beginning(says.Text)})
 	}
+	due, err := d.overdueSchedules(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Timers = append(out.Timers, due...)
 	list, err := d.goingOn(ctx)
 	if err != nil {
 		return out, err
@@ -124,7 +129,7 @@ func (d *Daemon) restoreRelease(ctx context.Context, req wire.RestoreReleaseRequ
 		return out, fault.New(fault.Conflict, "it is held by restore %s, not by %s", r.Restore, req.Restore)
 	}
 	if req.SkipOverdue {
-		if out.Skipped, err = d.runs.SkipOverdue(ctx); err != nil {
+		if out.Skipped, err = d.skipOverdue(ctx); err != nil {
 			return out, err
 		}
 	}
@@ -151,6 +156,7 @@ func (d *Daemon) restoreRelease(ctx context.Context, req wire.RestoreReleaseRequ
 		if err := d.hold.ReleaseTx(ctx, tx, req.Restore); err != nil {
 			return err
 		}
+		tx.AfterCommit(d.schedules.Wake)
 		_, err := d.audit.AppendTx(ctx, tx, audit.Entry{Kind: "release", Actor: byOperator, Subject: byOperator, Outcome: "ok", Reason: reason + r.Restore})
 		return err
 	})

@@ -22,7 +22,7 @@ import (
 const byOperator = "operator"
 
 // openTiers constructs what connects below the operator: jobs, adapters and the
-// socket of both.
+// socket of both; and what starts by itself.
 func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 	d.jobs = job.New(job.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
@@ -35,6 +35,7 @@ func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 	}, remote.Config{})
 	// Jobs are meant to connect here: there is no Admit but the uid.
 	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid(), Hide: d.hide.JSON}, d.agentMux(), d.log)
+	d.openSchedules()
 	return kinds.Add(d.jobs.Kind())
 }
 
@@ -64,6 +65,7 @@ func (d *Daemon) agentMux() *ipc.Mux {
 
 // operatorTiers are the operator's methods about them.
 func (d *Daemon) operatorTiers(m *ipc.Mux) {
+	d.scheduleMethods(m)
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
 		d.knowToken("adapter", credential)

@@ -99,3 +99,12 @@ func before(c *cron.Schedule, t int64) (int64, bool) {
 	last, ok := c.Prev(time.UnixMicro(t))
 	return last.UnixMicro(), ok
 }
+
+// Show writes an instant in the schedule's zone, in RFC 3339.
+func (x *Schedule) Show(us int64) string {
+	c, _, err := read(x.When, x.Zone)
+	if err != nil {
+		return show(us, time.UTC)
+	}
+	return show(us, c.Location())
+}

@@ -53,6 +53,13 @@ var (
 	MemoryList   = unary[MemoryListRequest, MemoryResult]("memory.list", "what is remembered, newest first", repeatable)
 	MemorySearch = unary[MemorySearchRequest, MemoryResult]("memory.search", "recalls", repeatable)
 
+	ScheduleList   = unary[ScheduleListRequest, ScheduleListResult]("schedule.list", "what starts by itself at times", repeatable)
+	ScheduleAdd    = unary[ScheduleAddRequest, ScheduleResult]("schedule.add", "lets something start at times")
+	SchedulePause  = unary[ScheduleRequest, ScheduleResult]("schedule.pause", "keeps a schedule from firing", repeatable)
+	ScheduleResume = unary[ScheduleRequest, ScheduleResult]("schedule.resume", "lets a paused schedule go on, with its first instant from now", repeatable)
+	ScheduleRemove = unary[ScheduleRequest, ScheduleResult]("schedule.remove", "forgets a schedule; its events stay")
+	ScheduleRun    = unary[ScheduleRequest, ScheduleRunResult]("schedule.run", "fires a schedule now, whatever its state")
+
 	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
 	LogsTail  = stream[LogsTailRequest, LogLine, Empty]("logs.tail", "the daemon's own log", LogLine{})
 
@@ -107,6 +114,7 @@ func Methods() []Method {
 		DLQList.Method, DLQReplay.Method,
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
+		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,

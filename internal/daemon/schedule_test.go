@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+// comes asks until is says yes.
+func comes(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not come", what)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func scheduleOf(t *testing.T, c *wire.Client, id string) (x wire.Schedule) {
+	t.Helper()
+	list, err := c.ScheduleList(t.Context(), wire.ScheduleListRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Schedules {
+		if s.ID == id {
+			return s
+		}
+	}
+	return x
+}
+
+func TestAScheduleSpeaksToAnAgent(t *testing.T) {
+	t.Parallel()
+	eachStore(t, "", func(t *testing.T, c *wire.Client, _ Options) {
+		added, err := c.ScheduleAdd(t.Context(), wire.ScheduleAddRequest{When: "@every 1s", Say: "remember that the boiler code is 4711", Name: "boiler", Conversation: "jobs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := added.Schedule.ID
+		comes(t, "a firing", func() bool { return scheduleOf(t, c, id).Fired > 0 })
+		if _, err := c.SchedulePause(t.Context(), wire.ScheduleRequest{Schedule: "boiler"}); err != nil {
+			t.Fatal(err)
+		}
+		x := scheduleOf(t, c, id)
+		if x.State != "paused" || x.Last == nil || x.Last.RunID == "" || x.Conversation != "jobs" {
+			t.Fatalf("it stands at %+v", x)
+		}
+		done(t, c, x.Last.RunID)
+		e, err := c.Explain(t.Context(), wire.ExplainRequest{ID: id})
+		if err != nil || e.Run == nil || e.Run.ID != x.Last.RunID {
+			t.Fatalf("explain: %+v, %v", e, err)
+		}
+		said, err := c.EventsList(t.Context(), wire.EventsListRequest{Kinds: []string{"comms.message"}})
+		if err != nil || len(said.Events) == 0 {
+			t.Fatalf("%v, %v", said, err)
+		}
+		m := said.Events[0]
+		if m.Actor != "schedule:"+id || !strings.HasPrefix(m.Cause, "schedule:"+id+":") || !strings.Contains(string(m.Data), "4711") {
+			t.Errorf("the message is %+v", m)
+		}
+		jobs, err := c.EventsList(t.Context(), wire.EventsListRequest{Kinds: []string{"scheduler.job"}})
+		if err != nil || len(jobs.Events) != len(said.Events) {
+			t.Errorf("%d firings for %d messages, %v", len(jobs.Events), len(said.Events), err)
+		}
+		if got, err := c.MemorySearch(t.Context(), wire.MemorySearchRequest{Query: "boiler"}); err != nil || len(got.Facts) == 0 {
+			t.Errorf("remembered %v, %v", got, err)
+		}
+		ran, err := c.ScheduleRun(t.Context(), wire.ScheduleRequest{Schedule: id})
+		if err != nil || ran.RunID == "" {
+			t.Fatalf("by hand: %+v, %v", ran, err)
+		}
+		done(t, c, ran.RunID)
+		if _, err := c.ScheduleRemove(t.Context(), wire.ScheduleRequest{Schedule: id}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAScheduleThatCouldOnlyFailIsRefused(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	c, _ := up(t, o)
+	for want, req := range map[fault.Class]wire.ScheduleAddRequest{
+		fault.NotFound: {When: "@daily", Target: "recipe:none"},
+		fault.Invalid:  {When: "0 0 31 2 *", Say: "x"},
+	} {
+		if _, err := c.ScheduleAdd(t.Context(), req); !fault.Is(err, want) {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+	for _, req := range []wire.ScheduleAddRequest{
+		{When: "@daily", Say: "x", Agent: "nobody"}, {When: "@daily", Say: "x", Conversation: "conv_0197a3b0c0d07000a000000000000000"},
+	} {
+		if _, err := c.ScheduleAdd(t.Context(), req); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%+v: %v", req, err)
+		}
+	}
+	zero := int64(0)
+	first, err := c.ScheduleAdd(t.Context(), wire.ScheduleAddRequest{When: "@daily", Zone: "Asia/Kathmandu", Say: "x", Name: "a", GraceS: &zero, Missed: "all"})
+	if err != nil || first.Schedule.GraceS != 0 || first.Schedule.Overlap != "queue" || !strings.HasSuffix(first.Schedule.Next, "T00:00:00+05:45") {
+		t.Errorf("%+v, %v", first, err)
+	}
+	again := wire.ScheduleAddRequest{When: "@hourly", Say: "x", Name: "a"}
+	if _, err := c.ScheduleAdd(t.Context(), again); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the same name: %v", err)
+	}
+	again.Replace = true
+	if got, err := c.ScheduleAdd(t.Context(), again); err != nil || got.Schedule.ID != first.Schedule.ID || got.Schedule.When != "@hourly" {
+		t.Errorf("replaced: %+v, %v", got, err)
+	}
+}
