@@ -10,6 +10,7 @@ import (
 	"github.com/ombud-run/ombud/internal/tools/notify"
 	"github.com/ombud-run/ombud/internal/tools/remind"
 	"github.com/ombud-run/ombud/internal/tools/result"
+	"github.com/ombud-run/ombud/internal/tools/schedule"
 )
 
 // ownTools are the tools that work on ombud's own store.
@@ -17,6 +18,7 @@ func (d *Daemon) ownTools() []registrar {
 	return []registrar{
 		memory.New(d.memory, nil),
 		remind.New(d.runs, time.Local),
+		schedule.New(func() schedule.Schedules { return d.schedules }),
 		result.New(d.blobs, d.kept),
 		d.checkpoints,
 		notify.New(func(ctx context.Context, tx *db.Tx, cause, text string) error {

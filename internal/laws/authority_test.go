@@ -25,6 +25,8 @@ var everyCall = []string{
 	`{tool: fs.read, input: {path: a.txt}}`, `{tool: fs.list, input: {path: .}}`, `{tool: fs.write, input: {path: b.txt, content: x}}`,
 	`{tool: fs.delete, input: {path: a.txt}}`, `{tool: shell.exec, input: {argv: [sh, -c, "echo x > c.txt"]}}`,
 	`{tool: web.fetch, input: {url: "http://example.com/"}}`, `{tool: memory.remember, input: {text: x}}`,
+	`{tool: schedule.add, input: {name: x, when: "@daily", say: x}}`, `{tool: schedule.list}`,
+	`{tool: schedule.pause, input: {name: x}}`, `{tool: schedule.rm, input: {name: x}}`,
 	`{tool: memory.recall, input: {query: x}}`, `{tool: memory.list}`, `{tool: memory.forget, input: {query: x}}`,
 	`{tool: time.now}`, `{tool: remind.set, input: {text: x, in_seconds: 9}}`, `{tool: remind.list}`, `{tool: remind.cancel, input: {id: x}}`,
 	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`,

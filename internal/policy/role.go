@@ -84,8 +84,9 @@ func ShippedRoles() []RoleSpec {
 		{
 			Name: RoleAssistant,
 			Allow: []string{"memory.read", "memory.write", "memory.forget", "time.read", "remind.read", "remind.write",
-				"fs.read:{workspace}/**", "fs.list:{workspace}/**", "fs.metadata:{workspace}/**"},
-			Ask: []string{"fs.write:{workspace}/**", "fs.delete:{workspace}/**", "shell.exec", "net.fetch"},
+				"schedule.list", "fs.read:{workspace}/**", "fs.list:{workspace}/**", "fs.metadata:{workspace}/**"},
+			Ask: []string{"fs.write:{workspace}/**", "fs.delete:{workspace}/**", "shell.exec", "net.fetch",
+				"schedule.create", "schedule.update", "schedule.delete"},
 		},
 		{Name: RoleFirstParty, Allow: all},
 	}

@@ -40,6 +40,7 @@ func TestAssistantAsShipped(t *testing.T) {
 		"memory.read": Allow, "memory.write": Allow, "memory.forget": Allow, "time.read": Allow, "remind.read": Allow, "remind.write": Allow,
 		at("fs.read", "/home/ana/work [1]/a"): Allow, at("fs.list", "/home/ana/work [1]"): Allow, at("fs.metadata", "/home/ana/work [1]/a"): Allow,
 		at("fs.write", "/home/ana/work [1]/a"): Ask, at("fs.delete", "/home/ana/work [1]/a"): Ask,
+		"schedule.list": Allow, "schedule.create:x": Ask, "schedule.update:x": Ask, "schedule.delete:x": Ask,
 		"shell.exec:ls": Ask, "net.fetch:https://x.io": Ask,
 		at("fs.read", "/home/ana/work 1/a"): Deny, "fs.read:/etc/passwd": Deny, "fs.write:/etc/passwd": Deny,
 	}
@@ -57,8 +58,8 @@ func TestAssistantAsShipped(t *testing.T) {
 			t.Errorf("%s is not denied", b)
 		}
 	}
-	if n := len(mentioned); n != 13 {
-		t.Errorf("the role speaks of %d bases, want 13", n)
+	if n := len(mentioned); n != 17 {
+		t.Errorf("the role speaks of %d bases, want 17", n)
 	}
 }
 
