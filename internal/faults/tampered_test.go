@@ -74,6 +74,12 @@ func TestATamperedRowIsNamed(t *testing.T) {
 		`calls: [{tool: fs.write, input: {path: a.txt, content: new}}]`)
 	stop := h.live()
 	h.write(h.file("long.txt"), strings.Repeat("a line of text\n", 12000))
+	for _, dir := range []string{"objects", "refs"} { // a repository, so that its state is kept
+		if err := os.MkdirAll(h.file(".git/"+dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.write(h.file(".git/HEAD"), "ref: refs/heads/main\n")
 	first := h.send("go")
 	h.decide(h.question(first.RunID).ID, wire.Approve)
 	h.answer(first.RunID)
