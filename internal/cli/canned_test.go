@@ -93,7 +93,6 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.ConfigExplain, answer[wire.ConfigExplainRequest](wire.ConfigExplainResult{Values: []wire.ConfigValue{{Key: "turn.steps", Value: "16", Origin: "env", Where: "OMBUD_TURN_STEPS"}}}))
 	cannedSchedules(m)
 	cannedTiers(m)
-	cannedProcesses(m)
 	cannedUndo(m)
 	cannedProcesses(m)
 	cannedVault(m)
