@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"slices"
 
 	hider "github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/secret"
@@ -32,20 +33,20 @@ func (l *loader) checkKeys() {
 }
 
 // keyVariables are those that hold secrets whatever is configured.
-var keyVariables = []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OMBUD_PASSPHRASE"}
+var keyVariables = []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", passphraseVariable, "PGPASSWORD"}
 
 // eachSecret calls fn for what the environment holds that must not be shown: the keys
 // of the providers, the password of the store, the passphrase.
 func eachSecret(getenv func(string) string, c Config, fn func(name, value string)) {
-	for _, name := range keyVariables {
-		fn(name, getenv(name))
-	}
+	variables := slices.Clone(keyVariables)
 	for _, p := range c.Models.Providers {
-		if p.APIKeyEnv != "" {
-			fn(p.APIKeyEnv, getenv(p.APIKeyEnv))
+		if p.APIKeyEnv != "" && !slices.Contains(variables, p.APIKeyEnv) {
+			variables = append(variables, p.APIKeyEnv)
 		}
 	}
-	fn("PGPASSWORD", getenv("PGPASSWORD"))
+	for _, name := range variables {
+		fn(name, getenv(name))
+	}
 	if u, err := url.Parse(c.Store.Postgres.Reveal()); err == nil && u.User != nil {
 		if password, has := u.User.Password(); has {
 			fn("store", password)

@@ -29,13 +29,13 @@ import (
 // everything that could log or fail.
 func hiding(o Options) (Options, *redact.Redactor) {
 	hide := redact.New()
-	o.Environment.EachSecret(o.Config.Config, func(name, value string) { hide.Register(name, []byte(value)) })
 	o.Logger = slog.New(hide.Handler(o.Logger.Handler()))
+	o.Environment.EachSecret(o.Config.Config, func(name, value string) { know(hide, o.Logger, name, []byte(value)) })
 	if ask := o.Ask; ask != nil {
 		o.Ask = func(ctx context.Context, q vault.Question) (*vault.Secret, error) {
 			s, err := ask(ctx, q)
 			if err == nil {
-				hide.Register(passphrase, s.Reveal())
+				know(hide, o.Logger, passphrase, s.Reveal())
 			}
 			return s, err
 		}
@@ -46,11 +46,29 @@ func hiding(o Options) (Options, *redact.Redactor) {
 // passphrase is what stands in the place of what opens the vault.
 const passphrase = "vault-passphrase"
 
+// know makes a value known that somebody chose without ombud having a say, and tells
+// the log what speaks against it. One that answers are made of is not hidden: they
+// could not be read without it, and it is no secret.
+func know(hide *redact.Redactor, log *slog.Logger, name string, value []byte) {
+	why, short := redact.Judge(value)
+	switch {
+	case len(value) == 0:
+		return
+	case isOwnWord(value):
+		why = "it is a word that ombud's answers are made of, so it is not hidden"
+	case !short:
+		hide.Register(name, value)
+	}
+	if why != "" {
+		log.Warn("a weak secret", "name", name, "why", why)
+	}
+}
+
 // openSecrets makes the stored secrets known, before any of them can be used. One that
 // cannot be read is told and fails where it is used.
 func (d *Daemon) openSecrets(ctx context.Context) {
 	if s, err := d.keeper.Given(ctx); err == nil && s != nil { // an error was told when the vault was opened
-		d.hide.Register(passphrase, s.Reveal())
+		know(d.hide, d.log, passphrase, s.Reveal())
 		s.Wipe()
 	}
 	d.secrets = secret.New(d.db, d.vault, d.events, d.audit, d.hide)
@@ -219,7 +237,7 @@ func isOwnWord(value []byte) bool {
 	for _, l := range []policy.Tier{policy.Untrusted, policy.SemiTrusted, policy.Paired, policy.Trusted, policy.Kernel} {
 		look(l.String())
 	}
-	for _, word := range strings.Fields("jsonrpc operator assistant conversation untrusted anthropic scripted postgres environment") {
+	for word := range strings.FieldsSeq("jsonrpc operator assistant conversation untrusted anthropic scripted postgres environment") {
 		look(word)
 	}
 	return found
@@ -231,10 +249,10 @@ func fieldNames(t reflect.Type, fn func(string)) {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
 		fieldNames(t.Elem(), fn)
 	case reflect.Struct:
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fn(name)
-			fieldNames(t.Field(i).Type, fn)
+			fieldNames(f.Type, fn)
 		}
 	default:
 	}

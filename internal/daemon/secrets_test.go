@@ -36,7 +36,10 @@ const apiSecret = `s3kr3t/api+key="0001"&more`
 
 // spelled are the ways a value is written, by encoders that are not ombud's.
 func spelled(v string) map[string]string {
-	quoted, _ := json.Marshal(v)
+	quoted, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
 	out := map[string]string{
 		"raw": v, "json": string(quoted[1 : len(quoted)-1]), "query": url.QueryEscape(v), "path": url.PathEscape(v),
 		"hex": hex.EncodeToString([]byte(v)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(v))),
@@ -242,6 +245,21 @@ func (l *leaky) files(values ...string) (seen int) {
 	return seen
 }
 
+// backUp makes a backup and searches it.
+func (l *leaky) backUp(values ...string) {
+	l.t.Helper()
+	file := filepath.Join(l.t.TempDir(), "all.backup")
+	made, err := l.client.BackupCreate(l.t.Context(), wire.BackupCreateRequest{Path: file}, func(p wire.BackupProgress) error { l.note(p, nil); return nil })
+	l.note(made, err)
+	raw, readErr := os.ReadFile(file)
+	if err != nil || readErr != nil {
+		l.t.Fatal(err, readErr)
+	}
+	if found := findSecret(raw, values...); found != "" {
+		l.t.Errorf("the backup holds %s", found)
+	}
+}
+
 // tables searches every row of a PostgreSQL store.
 func (l *leaky) tables(values ...string) (rows int) {
 	l.t.Helper()
@@ -321,6 +339,7 @@ func TestNoSecretIsAnywhereOnDiskOrShown(t *testing.T) {
 			l.client = client
 			l.use()
 			l.lookAtEverything()
+			l.backUp(apiSecret, modeltest.Key)
 			if n := l.files(apiSecret, modeltest.Key); n < 3 {
 				t.Errorf("only %d files were looked at", n)
 			}
@@ -491,9 +510,8 @@ func TestAChangedSecretHoldsAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v", removed, err)
 	}
 	checks, err := client.DoctorRun(t.Context())
-	raw, _ := json.Marshal(checks)
-	if err != nil || !strings.Contains(string(raw), "there is no secret model-key") {
-		t.Errorf("doctor says %s, %v", raw, err)
+	if err != nil || !strings.Contains(fmt.Sprint(checks), "there is no secret model-key") {
+		t.Errorf("doctor says %+v, %v", checks, err)
 	}
 }
 
@@ -544,4 +562,25 @@ func dialRaw(t *testing.T, socket string, bodies ...string) []byte {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+func TestWeakValuesOfTheEnvironmentAreTold(t *testing.T) {
+	t.Parallel()
+	o := options(t, "models:\n  main: builtin\n  providers:\n    x: {base_url: http://x, api_key_env: X_KEY}\n")
+	env := map[string]string{"ANTHROPIC_API_KEY": "completed", "OPENAI_API_KEY": "aaaaaaaaaa", "X_KEY": "abc", "PGPASSWORD": "str0ng-P4ssword/77"}
+	o.Environment = config.ReadEnvironment(func(name string) string { return env[name] })
+	var log bytes.Buffer
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	_, hide := hiding(o)
+	if got, want := hide.String("completed aaaaaaaaaa abc str0ng-P4ssword/77"), "completed [secret:OPENAI_API_KEY] abc [secret:PGPASSWORD]"; got != want {
+		t.Errorf("%s", got)
+	}
+	for name, told := range map[string]int{"ANTHROPIC_API_KEY": 1, "OPENAI_API_KEY": 1, "X_KEY": 1, "PGPASSWORD": 0} {
+		if strings.Count(log.String(), "name="+name+" ") != told {
+			t.Errorf("%s: the log says %s", name, log.String())
+		}
+	}
+	if strings.Contains(log.String(), "aaaaaaaaaa") {
+		t.Error(log.String())
+	}
 }

@@ -185,19 +185,19 @@ func (d *Daemon) vaultStatus(context.Context, wire.Empty) (wire.VaultStatus, err
 }
 
 func (d *Daemon) vaultPassphrase(ctx context.Context, req wire.VaultPassphraseRequest) (wire.VaultStatus, error) {
-	d.hide.Register(passphrase, []byte(req.Passphrase))
+	know(d.hide, d.log, passphrase, []byte(req.Passphrase))
 	err := d.vaultChange().passphrase(ctx, req)
 	return wireVault(d.keeper.State(), true), err
 }
 
 func (d *Daemon) vaultRotate(ctx context.Context, req wire.VaultRotateRequest) (wire.VaultStatus, error) {
-	d.hide.Register(passphrase, []byte(req.Passphrase))
+	know(d.hide, d.log, passphrase, []byte(req.Passphrase))
 	err := d.vaultChange().rotate(ctx, req)
 	return wireVault(d.keeper.State(), true), err
 }
 
 func (d *Daemon) vaultRecover(ctx context.Context, req wire.VaultRecoverRequest) (wire.VaultStatus, error) {
-	d.hide.Register(passphrase, []byte(req.Passphrase))
+	know(d.hide, d.log, passphrase, []byte(req.Passphrase))
 	d.hide.Register("recovery-key", []byte(req.RecoveryKey))
 	err := d.vaultChange().recover(ctx, req)
 	return wireVault(d.keeper.State(), true), err

@@ -91,7 +91,7 @@ func (m *matcher) literal(lit []byte) ([]byte, bool) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(string(appendWithout(nil, []byte(s), spans))) != nil {
+	if err := enc.Encode(string(appendWithout(nil, []byte(s), spans))); err != nil {
 		return []byte("null"), true // a string always encodes
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), true

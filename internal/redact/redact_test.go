@@ -26,13 +26,13 @@ const token = `s3cr3t/To+ken=with "all" of&it%41\x`
 
 // spellings are the ways a value is written, made by encoders of others.
 func spellings(v string) map[string]string {
-	quoted, _ := json.Marshal(v)
-	twice, _ := json.Marshal(string(quoted[1 : len(quoted)-1]))
+	quoted := asJSON(v)
+	twice := asJSON(quoted)
 	out := map[string]string{
 		"raw": v, "query": url.QueryEscape(v), "path": url.PathEscape(v), "small query": lowerHex(url.QueryEscape(v)),
-		"json": string(quoted[1 : len(quoted)-1]), "json twice": string(twice[1 : len(twice)-1]),
+		"json": quoted, "json twice": twice,
 		"url in json": strings.ReplaceAll(url.PathEscape(v), "/", `\/`), "hex": hex.EncodeToString([]byte(v)),
-		"HEX": strings.ToUpper(hex.EncodeToString([]byte(v))), "colons": strings.TrimSuffix(fmt.Sprintf("%s", separated(v, ":")), ":"),
+		"HEX": strings.ToUpper(hex.EncodeToString([]byte(v))), "colons": strings.TrimSuffix(separated(v, ":"), ":"),
 		"url twice": url.QueryEscape(url.QueryEscape(v)),
 	}
 	var all, slash strings.Builder
@@ -56,6 +56,15 @@ func spellings(v string) map[string]string {
 		}
 	}
 	return out
+}
+
+// asJSON is a text as it stands between the quotes.
+func asJSON(s string) string {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw[1 : len(raw)-1])
 }
 
 func lowerHex(s string) string {
@@ -134,7 +143,7 @@ func TestShortAndBlankValuesAreNotLookedFor(t *testing.T) {
 		t.Error(got)
 	}
 	var none *Redactor
-	if none.Register("x", []byte(token)) || none.String(token) != token || string(none.JSON([]byte(token))) != token || none.Error(io.EOF) != io.EOF {
+	if none.Register("x", []byte(token)) || none.String(token) != token || string(none.JSON([]byte(token))) != token || !errors.Is(none.Error(io.EOF), io.EOF) {
 		t.Error("a nil Redactor knows something")
 	}
 }
@@ -164,7 +173,7 @@ func TestLinesAndStringsOfAValueAreFoundAlone(t *testing.T) {
 	pem := "-----BEGIN PRIVATE KEY-----\n" + line1 + "\n" + line2 + "\n-----END PRIVATE KEY-----\n"
 	r := New()
 	r.Register("pem", []byte(pem))
-	account, _ := json.Marshal(map[string]string{"type": "service_account", "private_key": pem, "private_key_id": "0123456789abcdef0123"})
+	account := []byte(`{"type":"service_account","private_key":"` + asJSON(pem) + `","private_key_id":"0123456789abcdef0123"}`)
 	r.Register("account", account)
 	for _, text := range []string{
 		"  > " + line1 + "\n  > " + line2, "key 0123456789abcdef0123", base64.StdEncoding.EncodeToString([]byte(pem)), string(account), pem,

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -107,7 +108,7 @@ func readBackslash(text, out []byte) (int, []byte) {
 	if len(text) < 2 {
 		return -1, out
 	}
-	if i := bytes.IndexByte([]byte(simple), text[1]); i >= 0 {
+	if i := strings.IndexByte(simple, text[1]); i >= 0 {
 		return 2, append(out, means[i])
 	}
 	switch text[1] {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ombud-run/ombud/internal/audit"
@@ -239,7 +240,7 @@ func (s *Secrets) List(ctx context.Context) (out []Info, err error) {
 		}, "SELECT "+columns+" FROM secrets LIMIT $1", int64(maxCount))
 		return err
 	})
-	slices.SortFunc(out, func(a, b Info) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(out, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 	return out, err
 }
 

@@ -49,8 +49,8 @@ func verbatim(why string) option { return func(m *Method) { m.Verbatim = why } }
 // Reasons to answer verbatim. A signed text proves nothing once it is changed; what
 // could be secret in it is hidden when it is written.
 const (
-	isSigned   = "it is signed"
-	tellsToken = "its answer is the one place where it is told"
+	isSigned = "it is signed"
+	toldOnce = "its answer is the one place where it is told"
 )
 
 func unary[Req, Resp any](name, doc string, opts ...option) Unary[Req, Resp] {

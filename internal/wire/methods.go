@@ -67,7 +67,7 @@ var (
 	ToolsRemove = unary[ToolsRemoveRequest, Empty]("tools.remove", "ends a tool process and forgets it")
 	ToolsTest   = unary[ToolsTestRequest, ToolsTestResult]("tools.test", "starts a tool process and says what it registers")
 
-	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here", verbatim(tellsToken))
+	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here", verbatim(toldOnce))
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
 
@@ -84,7 +84,7 @@ var (
 	VaultPassphrase  = unary[VaultPassphraseRequest, VaultStatus]("vault.passphrase", "sets or changes the passphrase", repeatable)
 	VaultRotate      = unary[VaultRotateRequest, VaultStatus]("vault.rotate", "makes new keys for what opens the vault; the data stays as it is")
 	VaultRecover     = unary[VaultRecoverRequest, VaultStatus]("vault.recover", "sets anew what opens the vault, by the recovery key", repeatable)
-	VaultRecoveryKey = unary[Empty, VaultRecoveryKeyResult]("vault.recoverykey", "makes a recovery key in the place of the one before; it is told only here", verbatim(tellsToken))
+	VaultRecoveryKey = unary[Empty, VaultRecoveryKeyResult]("vault.recoverykey", "makes a recovery key in the place of the one before; it is told only here", verbatim(toldOnce))
 
 	SecretSet    = unary[SecretSetRequest, SecretSetResult]("secret.set", "sets a secret; no method gives it back")
 	SecretList   = unary[Empty, SecretListResult]("secret.list", "the secrets there are, without their values", repeatable)

@@ -143,9 +143,7 @@ func (t *homebound) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(req)
 	}
 	with := req.Clone(req.Context())
-	for key, values := range t.headers {
-		with.Header[key] = values
-	}
+	maps.Copy(with.Header, t.headers)
 	resp, err := t.base.RoundTrip(with)
 	if resp != nil {
 		resp.Request = req // without them: the answer tells the URL of its request
