@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -47,11 +48,16 @@ type CgroupOptions struct {
 // There are two trees it can be in. Version 2 finds and ends every process of a
 // job. The pids controller, in version 2 or in a tree of version 1, also bounds
 // their number, which for root nothing else does.
+//
+// The subtree is there while there are jobs.
 type Cgroups struct {
 	log      *slog.Logger
 	v2, pids string // the subtree in either tree; "" where it cannot be made
 	kill     bool   // the kernel has cgroup.kill
 	bounds   bool   // the number of a job's processes can be bounded
+
+	mu   sync.Mutex // while the subtree comes and goes
+	jobs int
 }
 
 var _ Groups = (*Cgroups)(nil)
@@ -101,7 +107,16 @@ func OpenCgroups(o CgroupOptions) (*Cgroups, error) {
 	v2, pids := ownDirs(mounts, self)
 	var why []error
 	for _, own := range v2 {
-		if c.v2, err = c.openV2(own, o.Name); err == nil {
+		if parent := filepath.Dir(own); delegated(parent) {
+			own = parent // the daemon was put into a leaf, so that its parent can have others
+		}
+		dir := filepath.Join(own, o.Name)
+		if err = makeV2(own, dir); err == nil {
+			c.v2 = dir
+			_, err := os.Stat(filepath.Join(dir, "cgroup.kill"))
+			c.kill = err == nil
+			enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+			c.bounds = err == nil && slices.Contains(strings.Fields(string(enabled)), "pids")
 			break
 		}
 		why = append(why, err)
@@ -120,7 +135,31 @@ func OpenCgroups(o CgroupOptions) (*Cgroups, error) {
 	if c.v2 == "" && c.pids == "" {
 		return nil, fault.New(fault.Unavailable, "no cgroup can be made: %w", whyNot(mounts, why))
 	}
+	c.fold()
 	return c, nil
+}
+
+// unfold makes the subtree anew for the first job.
+func (c *Cgroups) unfold() error {
+	if c.v2 != "" {
+		if err := makeV2(filepath.Dir(c.v2), c.v2); err != nil {
+			return err
+		}
+	}
+	if c.pids != "" {
+		return makeDir(filepath.Dir(c.pids), c.pids, unix.CGROUP_SUPER_MAGIC)
+	}
+	return nil
+}
+
+// fold removes the empty subtree. What is left of it, by whatever cannot be ended,
+// the next start sweeps.
+func (c *Cgroups) fold() {
+	for _, dir := range []string{c.v2, c.pids} {
+		if dir != "" {
+			_ = os.Remove(dir)
+		}
+	}
 }
 
 func whyNot(mounts []hierarchy, why []error) error {
@@ -135,27 +174,19 @@ func whyNot(mounts []hierarchy, why []error) error {
 	return errors.New("the one this process is in is not mounted here")
 }
 
-// openV2 makes the subtree in version 2 and lets it bound numbers if it may.
-func (c *Cgroups) openV2(own, name string) (string, error) {
-	if parent := filepath.Dir(own); delegated(parent) {
-		own = parent // the daemon was put into a leaf, so that its parent can have others
-	}
-	dir := filepath.Join(own, name)
+// makeV2 makes the subtree in version 2 and lets it bound numbers if it may.
+func makeV2(own, dir string) error {
 	if err := makeDir(own, dir, unix.CGROUP2_SUPER_MAGIC); err != nil {
-		return "", err
+		return err
 	}
-	_, err := os.Stat(filepath.Join(dir, "cgroup.kill"))
-	c.kill = err == nil
 	// A cgroup that has processes, as ours may, must not hand the controller on: its
 	// children could then have none. The root may.
-	_, err = os.Stat(filepath.Join(own, "cgroup.type"))
+	_, err := os.Stat(filepath.Join(own, "cgroup.type"))
 	if root := errors.Is(err, fs.ErrNotExist); root || noProcesses(own) {
 		_ = put(own, "cgroup.subtree_control", "+pids") // else without
 	}
 	_ = put(dir, "cgroup.subtree_control", "+pids") // else without
-	enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	c.bounds = err == nil && slices.Contains(strings.Fields(string(enabled)), "pids")
-	return dir, nil
+	return nil
 }
 
 // delegated reports whether a service manager has handed this cgroup to the
@@ -251,7 +282,14 @@ func (c *Cgroups) New(job string) (Group, error) {
 	if job == "" || len(job) > 128 || strings.Trim(job, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
 		return nil, fault.New(fault.Invalid, "%q is no name of a job", job)
 	}
-	g := &group{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs == 0 {
+		if err := c.unfold(); err != nil {
+			return nil, fault.New(fault.Unavailable, "make a cgroup: %w", err)
+		}
+	}
+	g := &group{of: c}
 	var err error
 	if c.v2 != "" {
 		g.v2 = filepath.Join(c.v2, job)
@@ -265,12 +303,16 @@ func (c *Cgroups) New(job string) (Group, error) {
 	}
 	if err == nil && g.v2 != "" {
 		if g.dir, err = os.OpenFile(g.v2, unix.O_PATH|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err != nil {
-			_ = g.Close()
+			_ = g.remove()
 		}
 	}
 	if err != nil {
+		if c.jobs == 0 {
+			c.fold()
+		}
 		return nil, fault.New(fault.Unavailable, "make a cgroup: %w", err)
 	}
+	c.jobs++
 	return g, nil
 }
 
@@ -287,8 +329,10 @@ func (c *Cgroups) Close() error {
 
 // group is the cgroup of one job, in one tree or both.
 type group struct {
+	of       *Cgroups
 	v2, pids string // "" where it is not
 	dir      *os.File
+	closed   bool // under of.mu
 }
 
 var _ Group = (*group)(nil)
@@ -347,12 +391,28 @@ func (g *group) Empty() (bool, error) {
 // Pids lists the processes in it.
 func (g *group) Pids() ([]int, error) { return pidsBelow(g.dirs()[0]) }
 
-// Close removes it, with whatever is still in it.
+// Close removes it, with whatever is still in it. Calling it again does nothing.
 func (g *group) Close() error {
+	g.of.mu.Lock()
+	again := g.closed
+	g.closed = true
+	g.of.mu.Unlock()
+	if again {
+		return nil
+	}
+	err := g.remove()
+	g.of.mu.Lock()
+	defer g.of.mu.Unlock()
+	if g.of.jobs--; g.of.jobs == 0 {
+		g.of.fold()
+	}
+	return err
+}
+
+func (g *group) remove() error {
 	var errs []error
 	if g.dir != nil {
 		errs = append(errs, g.dir.Close())
-		g.dir = nil
 	}
 	for _, dir := range g.dirs() {
 		errs = append(errs, removeTree(dir))

@@ -265,4 +265,9 @@ func TestManyGroupsAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	for _, dir := range []string{c.v2, c.pids} {
+		if _, err := os.Stat(dir); dir != "" && !os.IsNotExist(err) {
+			t.Errorf("without jobs %s is there: %v", dir, err)
+		}
+	}
 }
