@@ -117,6 +117,48 @@ func TestARestoreThatIsKilledIsNothingOrAll(t *testing.T) {
 	}
 }
 
+// On PostgreSQL the commit of all rows decides, and the files of the instance follow it.
+func TestARestoreIntoPostgresThatIsKilledIsNothingOrAll(t *testing.T) {
+	supported(t)
+	t.Parallel()
+	l := newLife(t, dbtest.KindSQLite)
+	l.start()
+	l.turn(l.say("a", "one"))
+	l.stop()
+	file := l.path("b.ombud-backup")
+	l.command(l.home(), "", l.path("none"), "backup", file, "--include-key")
+	for point, all := range map[string]bool{
+		"restore.decide.before:1": false, "restore.decide.after:1": false, "restore.committed:1": true, "restore.moved:1": true, "restore.install:1": true, "restore.installed:1": true,
+	} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			o := newLife(t, dbtest.KindPostgres)
+			o.name = "restore killed at " + point
+			if killed, out := o.command(o.home(), point, o.path("none"), "restore", file); !killed {
+				t.Fatalf("it was not killed: %s", out)
+			}
+			if !all { // it can be done again
+				o.command(o.home(), "", o.path("none"), "restore", file)
+			}
+			o.start()
+			defer o.stop()
+			s, err := o.client.SystemStatus(t.Context())
+			if err != nil || s.Held == nil || s.Store != "postgres" {
+				t.Errorf("%+v, %v", s, err)
+			}
+			if v, err := o.client.RunsVerify(t.Context()); err != nil || len(v.Mismatches) > 0 || v.Runs != 1 {
+				t.Errorf("%v %v", v, err)
+			}
+			if _, err := o.client.AuditVerify(t.Context(), wire.AuditVerifyRequest{}); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(o.in.ReadyDir()); !os.IsNotExist(err) {
+				t.Errorf("%s is left", o.in.ReadyDir())
+			}
+		})
+	}
+}
+
 // TestADaemonKilledWhileItBacksUp dies at each point of writing a backup: the file is
 // not there before the rename and whole after it, and the daemon goes on.
 func TestADaemonKilledWhileItBacksUp(t *testing.T) {

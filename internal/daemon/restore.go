@@ -15,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/failpoint"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/id"
@@ -40,17 +41,45 @@ func openStore(ctx context.Context, o Options) (*db.DB, error) {
 	if err != nil || !d.Postgres() {
 		return d, err
 	}
-	err = d.Read(ctx, func(ctx context.Context, q db.Q) error {
-		r, _, err := hold.Read(ctx, q)
-		if err == nil {
-			_, err = backup.SettleStore(o.Instance, r.Restore)
-		}
-		return err
-	})
-	if err != nil {
+	if err := settleStore(ctx, o, d); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// settleStore asks an open store on PostgreSQL what became of a restore that was
+// decided, and puts its files in place or removes them.
+func settleStore(ctx context.Context, o Options, d *db.DB) error {
+	var r hold.Record
+	err := d.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		r, _, err = hold.Read(ctx, q)
+		return err
+	})
+	if err == nil {
+		_, err = backup.SettleStore(o.Instance, r.Restore)
+	}
+	return err
+}
+
+// settle is what openStore does before anything else, for who holds the lock already.
+func settle(ctx context.Context, o Options) error {
+	if _, err := backup.Settle(o.Instance); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(o.Instance.ReadyDir()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if !o.Config.Config.Store.Postgres.Set() { // it was for another store than the one restored into now
+		_, err := backup.SettleStore(o.Instance, "")
+		return err
+	}
+	so := storeOptions(o)
+	so.LockFile, so.ReserveFile = "", ""
+	d, err := db.Open(ctx, so)
+	if err != nil {
+		return err
+	}
+	return errors.Join(settleStore(ctx, o, d), d.Close())
 }
 
 // RestoreRequest says what to restore.
@@ -89,7 +118,7 @@ func Restore(ctx context.Context, o Options, req RestoreRequest) (out wire.Resto
 		return out, err
 	}
 	defer unlock()
-	if _, err := backup.Settle(in); err != nil {
+	if err := settle(ctx, o); err != nil {
 		return out, err
 	}
 	if _, err := os.Lstat(in.StateDB()); err == nil && !req.Replace {
@@ -336,6 +365,7 @@ func (r *restoring) decide(ctx context.Context) error {
 	if err != nil {
 		return err // the next start asks the store
 	}
+	failpoint.Hit("restore.committed")
 	_, err = backup.SettleStore(in, r.plan.Restore)
 	return err
 }
