@@ -137,7 +137,7 @@ func (a *Act) resume(ctx context.Context, k *call, s run.Step, err error) (Resul
 // decide is stage 4.
 func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
 	k.permit = a.policyInput(k)
-	k.decided = a.Decide(k.permit)
+	k.decided = a.judge(k)
 	if twice := a.unknownBefore(k); twice && k.decided.Effect == policy.Allow {
 		k.decided = policy.Decision{Effect: policy.Ask, Reasons: []policy.Reason{{
 			Effect: policy.Ask, Code: "repeat", Layer: "run",
@@ -156,6 +156,16 @@ func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
 		return a.ask(ctx, k)
 	}
 	return a.allowed(ctx, k)
+}
+
+// judge is what policy says, or that the tool is for another subject alone.
+func (a *Act) judge(k *call) policy.Decision {
+	if only := k.def.Only; only != "" && only != k.Authority.Subject {
+		return policy.Decision{Effect: policy.Deny, Reasons: []policy.Reason{{
+			Effect: policy.Deny, Code: "subject", Layer: "tool", Text: k.Tool + " can be called by the " + only + " only",
+		}}}
+	}
+	return a.Decide(k.permit)
 }
 
 func recorded(r *run.Run, s run.Step) (Result, error) {
@@ -194,9 +204,6 @@ func (a *Act) prepare(r *run.Run, c Call, begun bool) (*call, error) {
 		return k, err
 	}
 	k.def, k.Tool = def, def.Name
-	if def.Only != "" && def.Only != c.Authority.Subject {
-		return k, fault.New(fault.Denied, "%s can be called by the %s only", def.Name, def.Only)
-	}
 	k.digest = a.Tools.Digest(def.Name)
 	if err := a.Tools.Validate(def.Name, c.Input); err != nil {
 		return k, err
@@ -246,7 +253,7 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 	}
 	k.hash = apr.CallHash
 	k.permit = a.policyInput(k)
-	if k.decided = a.Decide(k.permit); k.decided.Effect == policy.Deny {
+	if k.decided = a.judge(k); k.decided.Effect == policy.Deny {
 		return a.refuse(ctx, k, fault.New(fault.Denied, "not allowed any more: %s", k.decided))
 	}
 	if err := a.secretsThere(ctx, k); err != nil {

@@ -30,6 +30,7 @@ var everyCall = []string{
 	`{tool: memory.recall, input: {query: x}}`, `{tool: memory.list}`, `{tool: memory.forget, input: {query: x}}`,
 	`{tool: time.now}`, `{tool: remind.set, input: {text: x, in_seconds: 9}}`, `{tool: remind.list}`, `{tool: remind.cancel, input: {id: x}}`,
 	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`,
+	`{tool: git.restore, input: {checkpoint: x, repository: /}}`,
 }
 
 // TestLaw05DefaultDenyAndAuthorityOnlyShrinks gives an agent a role that holds
