@@ -158,7 +158,7 @@ func (d *Daemon) canHear(ctx context.Context, req wire.ScheduleAddRequest) error
 func wireSchedule(x schedule.Schedule) wire.Schedule {
 	out := wire.Schedule{
 		ID: x.ID, Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Say: x.Starts.Say, Target: x.Starts.Target, Payload: x.Starts.Payload,
-		Agent: x.Starts.Agent, Conversation: x.Starts.Conversation, Missed: string(x.Spec.Missed), GraceS: int64(max(0, x.Grace) / time.Second),
+		Agent: x.Starts.Agent, Conversation: x.Starts.Conversation, Missed: string(x.Missed), GraceS: int64(max(0, x.Grace) / time.Second),
 		Overlap: string(x.Overlap), JitterS: int64(x.Jitter / time.Second), State: string(x.State), AddedAt: x.Created,
 		Fired: x.FiredCount, MissedCount: x.MissedCount,
 	}

@@ -1,11 +1,15 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -112,5 +116,53 @@ func TestAScheduleThatCouldOnlyFailIsRefused(t *testing.T) {
 	again.Replace = true
 	if got, err := c.ScheduleAdd(t.Context(), again); err != nil || got.Schedule.ID != first.Schedule.ID || got.Schedule.When != "@hourly" {
 		t.Errorf("replaced: %+v, %v", got, err)
+	}
+}
+
+// TestAHeldInstanceShowsWhatWouldFire, and lets it pass if that is asked for.
+func TestAHeldInstanceShowsWhatWouldFire(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	c, stop := up(t, o)
+	for _, name := range []string{"a", "b"} {
+		if _, err := c.ScheduleAdd(t.Context(), wire.ScheduleAddRequest{When: "@every 1s", Say: "help", Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := db.Open(t.Context(), storeOptions(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		return hold.SetTx(ctx, tx, hold.Record{Restore: "res_1", Backup: "bak_1", At: tx.Now(), Made: tx.Now()})
+	})
+	if err := errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c, _ = up(t, o)
+	var pending wire.PendingWork
+	comes(t, "what would fire", func() bool {
+		if pending, err = c.RestorePending(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return len(pending.Timers) == 2
+	})
+	if p := pending.Timers[0]; p.Kind != "schedule" || !strings.HasSuffix(p.Text, ": help") {
+		t.Errorf("it shows %+v", p)
+	}
+	if _, err := c.ScheduleRun(t.Context(), wire.ScheduleRequest{Schedule: "a"}); !fault.Is(err, fault.Waiting) {
+		t.Errorf("by hand: %v", err)
+	}
+	held := scheduleOf(t, c, pending.Timers[0].ID)
+	out, err := c.RestoreRelease(t.Context(), wire.RestoreReleaseRequest{Restore: "res_1", SkipOverdue: true})
+	if err != nil || out.Skipped < 2 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	comes(t, "a firing", func() bool { return scheduleOf(t, c, held.ID).Fired > held.Fired })
+	if now := scheduleOf(t, c, held.ID); now.MissedCount == held.MissedCount {
+		t.Errorf("nothing was passed over: %+v", now)
 	}
 }

@@ -116,8 +116,8 @@ func (s *Schedules) lookOnce(ctx context.Context, last *eventlog.Reading) (time.
 		}
 	}
 	*last = now
-	if s.opt.Held() != nil {
-		return look, nil
+	if held := s.opt.Held(); held != nil {
+		return look, nil //nolint:nilerr // that is no failure
 	}
 	for {
 		more, err := s.settleDue(ctx)
@@ -427,10 +427,7 @@ func (s *Schedules) reviewed(x *Schedule, now int64) bool {
 	if err != nil {
 		return false // told when it is due
 	}
-	base := max(x.Settled, x.Anchor)
-	if base > now {
-		base = now
-	}
+	base := min(max(x.Settled, x.Anchor), now)
 	before := *x
 	x.Next = after(c, base)
 	x.FireAt = x.due(x.Next)

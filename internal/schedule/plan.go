@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/cron"
@@ -71,7 +70,7 @@ func (r *rules) planFor(x Schedule, now int64) plan {
 		p.verdicts = append(p.verdicts, verdict{instant: at, fires: true, kind: kind, count: 1})
 	}
 	switch {
-	case x.Spec.Missed == All:
+	case x.Missed == All:
 		first := x.makeUp(c, newest)
 		p.pass(c, x.Next, first, fmt.Sprintf("at most %d are made up for", MaxMakeUp))
 		for at := first; at <= newest; at = after(c, at) {
@@ -81,16 +80,16 @@ func (r *rules) planFor(x Schedule, now int64) plan {
 			}
 			fire(at)
 		}
-	case kind == Due, x.Spec.Missed == Once && late <= x.Grace:
+	case kind == Due, x.Missed == Once && late <= x.Grace:
 		why := "made up for by " + show(newest, p.loc)
-		if x.Spec.Missed == Skip {
+		if x.Missed == Skip {
 			why = "the policy is skip"
 		}
 		p.pass(c, x.Next, newest, why)
 		fire(newest)
 	default:
 		why := "late by " + late.Round(time.Second).String() + ", and "
-		if x.Spec.Missed == Skip {
+		if x.Missed == Skip {
 			why += "the policy is skip"
 		} else {
 			why += "the grace is " + max(0, x.Grace).String()
@@ -146,11 +145,6 @@ func (p *plan) pass(c *cron.Schedule, first, end int64, why string) {
 	last, _ := before(c, end) // at is one
 	n, more := c.Count(time.UnixMicro(at), time.UnixMicro(last), countAtMost)
 	p.verdicts = append(p.verdicts, verdict{instant: last, from: at, count: n + 1, more: more, why: why})
-}
-
-// fires reports whether anything is to be started.
-func (p *plan) fires() bool {
-	return slices.ContainsFunc(p.verdicts, func(v verdict) bool { return v.fires })
 }
 
 // show writes an instant for people and programs.

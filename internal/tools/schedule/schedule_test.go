@@ -122,7 +122,7 @@ func TestAnAgentKeepsSchedulesOfItsConversation(t *testing.T) {
 		b.says("schedule.list", `{}`, "mail: @every 90m in UTC, paused: look at the mail")
 		b.says("schedule.list", `{}`, "There are no schedules.", nowhere)
 		list, err := b.s.List(t.Context(), store.Filter{Owner: "agent:main"})
-		if err != nil || len(list) != 2 || list[0].Starts.Agent != "main" || list[0].Starts.Conversation != "c1" || list[0].Spec.Missed != store.Skip {
+		if err != nil || len(list) != 2 || list[0].Starts.Agent != "main" || list[0].Starts.Conversation != "c1" || list[0].Missed != store.Skip {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})
