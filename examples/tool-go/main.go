@@ -15,8 +15,12 @@ const register = `{"type":"ToolRegister","tool_process_name":"digest","tools":[{
 	"description":"The SHA-256 of a text, in hex.","required_scope":"tool:digest.sum",
 	"input_schema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}}]}`
 
-func write(body []byte) {
-	if _, err := os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
+func write(message any) {
+	body, err := json.Marshal(message)
+	if err == nil {
+		_, err = os.Stdout.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	}
+	if err != nil {
 		panic(err)
 	}
 }
@@ -26,20 +30,21 @@ func main() {
 	for binary.Read(os.Stdin, binary.BigEndian, &size) == nil {
 		body := make([]byte, size)
 		var m struct {
-			Type   string
+			Type   string `json:"type"`
 			CallID string `json:"call_id"`
-			Input  struct{ Text string }
+			Input  struct {
+				Text string `json:"text"`
+			} `json:"input"`
 		}
 		if _, err := io.ReadFull(os.Stdin, body); err != nil || json.Unmarshal(body, &m) != nil {
 			return
 		}
 		switch m.Type {
 		case "ToolHello":
-			write([]byte(register))
+			write(json.RawMessage(register))
 		case "InvokeTool":
 			sum := sha256.Sum256([]byte(m.Input.Text))
-			id, _ := json.Marshal(m.CallID) // a string always marshals
-			write([]byte(`{"type":"ToolResult","verified":"NotApplicable","call_id":` + string(id) + `,"output":"` + hex.EncodeToString(sum[:]) + `"}`))
+			write(map[string]string{"type": "ToolResult", "verified": "NotApplicable", "call_id": m.CallID, "output": hex.EncodeToString(sum[:])})
 		case "ToolShutdown":
 			return
 		}

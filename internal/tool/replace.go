@@ -21,10 +21,15 @@ func (r *Registry) Replace(owner string, offers []Offer, refused ...Quarantine) 
 	if owner == "" {
 		return nil, errors.New("tool: Replace needs the name of an owner")
 	}
-	entries := make([]*entry, len(offers))
-	reasons := make([]error, len(offers))
-	for i, o := range offers { // schemas are compiled before the table is locked
-		entries[i], reasons[i] = newEntry(o.Definition, o.Handler)
+	type made struct {
+		name  string
+		entry *entry
+		err   error
+	}
+	entries := make([]made, 0, len(offers))
+	for _, o := range offers { // schemas are compiled before the table is locked
+		e, err := newEntry(o.Definition, o.Handler)
+		entries = append(entries, made{o.Definition.Name, e, err})
 	}
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
@@ -35,17 +40,17 @@ func (r *Registry) Replace(owner string, offers []Offer, refused ...Quarantine) 
 	for _, q := range refused {
 		r.quarantine(owner, q)
 	}
-	for i, e := range entries {
-		err := reasons[i]
+	for _, m := range entries {
+		err := m.err
 		if err == nil {
-			err = r.table.free(e.def.Name)
+			err = r.table.free(m.name)
 		}
 		if err != nil {
-			r.quarantine(owner, Quarantine{offers[i].Definition.Name, err.Error()})
+			r.quarantine(owner, Quarantine{m.name, err.Error()})
 			continue
 		}
-		e.owner = owner
-		r.table.put(e)
+		m.entry.owner = owner
+		r.table.put(m.entry)
 	}
 	out := append([]Quarantine(nil), r.table.quarantined[owner]...)
 	return out, nil

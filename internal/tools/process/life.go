@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,10 +204,23 @@ func (v *life) gone(noticed error) error {
 		if err != nil {
 			return fault.New(fault.Unavailable, "it ended: %w", err)
 		}
-		return fault.New(fault.Unavailable, "it ended: %s", exit)
+		return fault.New(fault.Unavailable, "it ended: %s%s%s", exit, refusedTo(exit), v.lines.lastWord())
 	case <-settle.C:
 	}
 	return fault.New(fault.Unavailable, "%w", noticed)
+}
+
+// refusedTo names what its walls kept a process from: often why it ended.
+func refusedTo(e confine.Exit) string {
+	const most = 3
+	var out []string
+	for _, d := range e.Denials[:min(most, len(e.Denials))] {
+		out = append(out, d.What+" "+shown(d.Target, 120))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "; it was refused: " + strings.Join(out, ", ")
 }
 
 // take deals with one message. An error ends the life.

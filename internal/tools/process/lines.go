@@ -25,6 +25,7 @@ type lines struct {
 	mu      sync.Mutex
 	rest    []byte // of a line that has not ended
 	cut     bool   // the rest of the line is passed over
+	last    string // line that was said
 	budget  float64
 	at      time.Time
 	dropped int64
@@ -79,11 +80,28 @@ func (l *lines) flush() {
 	}
 }
 
+// lastWord is the last line, as the end of a sentence about the end of a process.
+func (l *lines) lastWord() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said := l.last
+	if len(l.rest) > 0 {
+		said = shown(l.redact(string(l.rest)), lineLength)
+	}
+	if said == "" {
+		return ""
+	}
+	return "; the last it said: " + shown(said, 200)
+}
+
 // emit is called with the lock.
 func (l *lines) emit(from, text string) {
 	if strings.TrimSpace(text) == "" {
 		return
 	}
+	// What was a secret is taken out before the line is cut, or a part would stay.
+	text = shown(l.redact(text), lineLength)
+	l.last = text
 	now := time.Now()
 	if !l.at.IsZero() {
 		l.budget = min(lineBurst, l.budget+now.Sub(l.at).Seconds()/lineEvery.Seconds())
@@ -98,6 +116,5 @@ func (l *lines) emit(from, text string) {
 		l.log.Info("a tool process said more than is kept", "lines", l.dropped)
 		l.dropped = 0
 	}
-	// What was a secret is taken out before the line is cut, or a part would stay.
-	l.log.Info("a tool process says", "from", from, "text", shown(l.redact(text), lineLength))
+	l.log.Info("a tool process says", "from", from, "text", text)
 }

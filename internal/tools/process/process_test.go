@@ -233,7 +233,7 @@ func TestASpecThatCannotBeUsedIsRefused(t *testing.T) {
 func TestAProcessThatBreaksTheProtocolIsEnded(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{
-		"die-at-start":    "exit code 3",
+		"die-at-start":    "exit code 3; the last it said: I die at once",
 		"die-after-hello": "exit code 3",
 		"garbage":         "a frame that is not JSON",
 		"text":            `plain text on its standard output, which begins with "hell"`,

@@ -88,7 +88,7 @@ func (j *bareJob) Done() <-chan struct{}       { return j.done }
 
 // stand is the processes of one store with what they stand on.
 type stand struct {
-	t       *testing.T
+	t       testing.TB
 	db      *db.DB
 	vault   *vault.Vault
 	log     *eventlog.Log
@@ -130,7 +130,7 @@ func quick() Config {
 	}
 }
 
-func setup(t *testing.T, d *db.DB, cfg Config, tune ...func(*Deps)) *stand {
+func setup(t testing.TB, d *db.DB, cfg Config, tune ...func(*Deps)) *stand {
 	t.Helper()
 	v, err := vault.OpenKeyFile(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *stand) boot(cfg Config, tune ...func(*Deps)) {
 		f(&d)
 	}
 	s.Processes = New(d, cfg)
-	if err := errors.Join(s.Open(s.t.Context()), s.Processes.Start(s.t.Context())); err != nil {
+	if err := errors.Join(s.Open(s.t.Context()), s.Start(s.t.Context())); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -230,9 +230,9 @@ func (s *stand) ready() Info {
 }
 
 // failing waits until the process failed with a reason.
-func (s *stand) failing(want string) Info {
+func (s *stand) failing(want string) {
 	s.t.Helper()
-	return s.until("failed with "+want, func(i Info) bool { return strings.Contains(i.Error, want) })
+	s.until("failed with "+want, func(i Info) bool { return strings.Contains(i.Error, want) })
 }
 
 // call makes a call as act would.
