@@ -58,6 +58,7 @@ var unseen = map[string]string{
 	"jobs.body":          "no job runs here",
 	"senders.body":       "nobody is paired here",
 	"secrets.body":       "no secret is set here",
+	"schedules.error":    "no schedule fails here",
 
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",
@@ -88,6 +89,9 @@ func TestATamperedRowIsNamed(t *testing.T) {
 		`calls: [{tool: memory.recall, input: {query: boiler code}}, {tool: fs.read, input: {path: a.txt}}, {tool: result.read, input: {handle: ` + h.handle() + `}}]`)
 	h.live()
 	if _, err := h.client.MessageSend(h.within(), wire.MessageSendRequest{Text: "/status", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.client.ScheduleAdd(h.within(), wire.ScheduleAddRequest{When: "@yearly", Zone: "UTC", Say: "a year is over"}); err != nil {
 		t.Fatal(err)
 	}
 	store, err := sql.Open("sqlite", "file:"+h.in.StateDB()+"?_pragma=busy_timeout(10000)")
@@ -239,6 +243,8 @@ func (h *house) readEverything(first wire.MessageSendResult, column string) (out
 	_, err = h.client.MemoryList(ctx, wire.MemoryListRequest{})
 	note(err)
 	_, err = h.client.ConversationsList(ctx, wire.ConversationsListRequest{})
+	note(err)
+	_, err = h.client.ScheduleList(ctx, wire.ScheduleListRequest{})
 	note(err)
 	_, err = h.client.MessageSend(ctx, wire.MessageSendRequest{Text: "/status", Key: "k"})
 	note(err)
