@@ -17,6 +17,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/scope"
@@ -52,6 +53,10 @@ func TestACallReachesAToolAndItsAnswerComesBack(t *testing.T) {
 		}
 		if got := s.entries(KindAdded); len(got) != 1 {
 			t.Errorf("audited: %v", got)
+		}
+		evs, err := s.log.Read(t.Context(), 0, 10, eventlog.Filter{Kinds: []string{KindAdded}})
+		if err != nil || len(evs) != 1 || !strings.Contains(string(evs[0].Data), `"scopes":[{"scope":"tool:act.*"}]`) {
+			t.Errorf("what was added is not in the event: %v, %v", evs, err)
 		}
 	})
 }

@@ -217,7 +217,7 @@ func (p *Processes) Add(ctx context.Context, s Spec, by string) (Info, error) {
 		if r, err = p.insert(ctx, tx, s); err != nil {
 			return err
 		}
-		return p.tell(ctx, tx, KindAdded, by, "ok", eventData{Name: s.Name})
+		return p.tell(ctx, tx, KindAdded, by, "ok", eventData{Name: s.Name, Spec: &s})
 	})
 	if err != nil {
 		return Info{}, err

@@ -26,6 +26,7 @@ type eventData struct {
 	Name   string   `json:"name"`
 	Tools  *changes `json:"tools,omitempty"`
 	Reason string   `json:"reason,omitempty"`
+	Spec   *Spec    `json:"spec,omitempty"` // of one that is added: its row goes when it is removed
 }
 
 // tell records a change of a process and its audit, as part of tx.
@@ -38,7 +39,13 @@ func (p *Processes) tell(ctx context.Context, tx *db.Tx, kind, by, outcome strin
 	if d.Tools != nil {
 		reason = d.Tools.String()
 	}
-	_, err = p.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: "tool:" + d.Name, Outcome: outcome, Reason: shown(reason, 300)})
+	entry := audit.Entry{Kind: kind, Actor: by, Subject: "tool:" + d.Name, Outcome: outcome, Reason: shown(reason, 300)}
+	if d.Spec != nil {
+		for _, b := range d.Spec.Scopes {
+			entry.Scopes = append(entry.Scopes, b.Scope.String())
+		}
+	}
+	_, err = p.Audit.AppendTx(ctx, tx, entry)
 	return err
 }
 
