@@ -160,7 +160,7 @@ func play(mode string, args []string) {
 		a.send(tools(list...))
 		a.serve()
 	}
-	select {} // whoever is still here is ended
+	live() // whoever is still here is ended
 }
 
 // spawn starts a child in a session of its own that holds our output, and writes its
@@ -316,3 +316,7 @@ func (a *actor) act(m toTool) {
 
 // patience is for a slow machine: nothing waits for it that goes well.
 const patience = 60 * time.Second
+
+// live goes on for longer than any test. Without cgo an empty select ends the program
+// as deadlocked.
+func live() { <-time.After(time.Hour) }
