@@ -312,11 +312,13 @@ func (a *app) recovery(ctx context.Context, phrase, fromStdin bool) (req wire.Va
 	if !phrase {
 		return req, nil
 	}
+	var secret *vault.Secret
 	if fromStdin {
-		req.Passphrase = wire.Confidential(lines[1])
-		return req, nil
+		// An empty one must not pass for none, which asks for a key file.
+		secret, err = vault.NewPassphrase("the second line of standard input", lines[1])
+	} else {
+		secret, err = a.askNewPassphrase(ctx)
 	}
-	secret, err := a.askNewPassphrase(ctx)
 	if err != nil {
 		return req, err
 	}
