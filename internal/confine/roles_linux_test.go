@@ -86,7 +86,7 @@ func hydra() int {
 		return 4
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
-	select {}
+	return live()
 }
 
 // head forks once more, so that its parent dies, and ignores what it can.
@@ -102,7 +102,7 @@ func head() int {
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	fmt.Println("head", os.Args[2])
-	select {}
+	return live()
 }
 
 // bomb forks until it is refused and says how far it came.
@@ -167,7 +167,7 @@ func die() int {
 		return n
 	}
 	unix.Kill(os.Getpid(), unix.Signal(n))
-	select {}
+	return live()
 }
 
 func longOutput() int {
@@ -217,7 +217,7 @@ func daemon() int {
 		fmt.Println("start:", err)
 		return 1
 	}
-	select {}
+	return live()
 }
 
 // attempt is one way out.
@@ -474,4 +474,11 @@ func switchLinks() int {
 	}
 	fmt.Println("connected", reached)
 	return 0
+}
+
+// live goes on for longer than any test. Without cgo an empty select ends the program
+// as deadlocked.
+func live() int {
+	<-time.After(time.Hour)
+	return 1
 }
