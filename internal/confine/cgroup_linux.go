@@ -30,7 +30,7 @@ const (
 	maxSweep = 200_000
 	// threads is what a launcher itself needs of its job's number of processes: the
 	// kernel counts threads.
-	threads = 24
+	threads = 32
 )
 
 // CgroupOptions are what OpenCgroups needs.
