@@ -216,7 +216,7 @@ func (a *app) capsWhyCmd() *cobra.Command {
 		long: `Asks the same function that decides every call. What it cannot know is what others
 wrote into the context of a call, the budget, and what was refused before in its run:
 ombud explain shows those for a call that was made.`,
-		example: `ombud caps why agent:main shell.exec:git
+		example: `ombud caps why agent:main shell.exec:/usr/bin/git
 ombud caps why agent:main --tool fs.write --input '{"path":"a.txt","content":"x"}'
 ombud caps why agent:main email.send --json`,
 		args: cobra.RangeArgs(1, 2),

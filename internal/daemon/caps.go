@@ -157,7 +157,7 @@ func (d *Daemon) newGrant(ctx context.Context, req wire.CapsGrantRequest) (n gra
 	if req.Effect == "" {
 		n.Effect = grant.Allow
 	}
-	if n.Scope, err = scope.Parse(req.Scope); err != nil {
+	if n.Scope, err = scope.ParseRule(req.Scope); err != nil {
 		return n, err
 	}
 	if n.Conversation, err = d.conversationID(ctx, req.Conversation); err != nil {
@@ -248,7 +248,7 @@ func (d *Daemon) aboutCall(in *policy.Input, req wire.CapsWhyRequest, out *wire.
 	case req.Tool != "" && req.Scope != "":
 		return fault.New(fault.Invalid, "either a scope or a tool")
 	case req.Tool == "":
-		s, err := scope.Parse(req.Scope)
+		s, err := scope.ParseRule(req.Scope)
 		if err != nil {
 			return err
 		}

@@ -141,6 +141,9 @@ func TestWhatCannotBeGrantedOrAskedAboutSaysWhy(t *testing.T) {
 	}{
 		"an unknown scope":        {grant("agent:main", "fs.raed", "", ""), fault.Invalid, "fs.read"},
 		"a malformed scope":       {grant("agent:main", "fs.read:notes", "", ""), fault.Invalid, ""},
+		"a program by name":       {grant("agent:main", "shell.exec:rm", "deny", ""), fault.Invalid, "/usr/bin/git"},
+		"all programs by a star":  {grant("agent:main", "shell.exec:*", "deny", ""), fault.Invalid, "shell.exec alone"},
+		"why of a program's name": {why("agent:main", "shell.exec:git", "", "", ""), fault.Invalid, "/usr/bin/git"},
 		"an agent nobody made":    {grant("agent:mian", "fs.read", "", ""), fault.NotFound, "agent:main"},
 		"no subject":              {grant("main", "fs.read", "", ""), fault.Invalid, "agent:main"},
 		"an unknown effect":       {grant("agent:main", "fs.read", "permit", ""), fault.Invalid, "standing"},
@@ -295,7 +298,7 @@ func TestLevelsAndAccessOnlyChangeHowMuchIsAskedOrTakenAway(t *testing.T) {
 				t.Errorf("%+v: %v", bad, err)
 			}
 		}
-		shell := func() string { return b.why("shell.exec:ls").Decision }
+		shell := func() string { return b.why("shell.exec:/usr/bin/ls").Decision }
 		if s := shell(); s != "ask" {
 			t.Errorf("a program before: %s", s)
 		}

@@ -209,7 +209,7 @@ func (l *roleLoader) rules(spec RoleSpec) []Rule {
 	var rules []Rule
 	add := func(effect Effect, texts []string) {
 		for _, text := range texts {
-			s, err := scope.Parse(strings.ReplaceAll(text, "{workspace}", l.workspace))
+			s, err := scope.ParseRule(strings.ReplaceAll(text, "{workspace}", l.workspace))
 			if err != nil {
 				l.errs = append(l.errs, fault.New(fault.Config, "role %s: %s: %w", spec.Name, effect, err).WithHint("%s", fault.HintOf(err)))
 				continue

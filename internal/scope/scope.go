@@ -1,6 +1,7 @@
 package scope
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -49,6 +50,26 @@ func Parse(text string) (Scope, error) {
 		return Scope{}, malformed(base, qual, err)
 	}
 	return Scope{base: base, q: q}, nil
+}
+
+// ParseRule is Parse for what a person writes to allow or refuse something. It also
+// refuses what no call can ever need: a deny of shell.exec:rm would stop nothing, as
+// programs are told apart by their path.
+func ParseRule(text string) (Scope, error) {
+	s, err := Parse(text)
+	if err != nil || s.q == nil || s.base.String() != "shell.exec" {
+		return s, err
+	}
+	for _, name := range s.q.set {
+		switch {
+		case strings.ContainsAny(name, "*?"):
+			return Scope{}, malformed(s.base, name, errText("wildcards match no program")).WithHint("shell.exec alone stands for every program")
+		case !path.IsAbs(name) || path.Clean(name) != name:
+			return Scope{}, malformed(s.base, name, errText("a program is named by its whole path")).
+				WithHint("for example shell.exec:/usr/bin/git; ombud caps why AGENT --tool shell.exec --input '{\"argv\":[\"git\"]}' tells it")
+		}
+	}
+	return s, nil
 }
 
 // Of returns the scope a call needs for literal: a real path, URL, host, name or
@@ -220,7 +241,7 @@ type errText string
 
 func (e errText) Error() string { return string(e) }
 
-func malformed(b Base, qual string, cause error) error {
+func malformed(b Base, qual string, cause error) *fault.Error {
 	return fault.New(fault.Invalid, "scope %s: malformed %s %q: %w", b, b.Kind(), clip(qual), cause)
 }
 

@@ -79,6 +79,21 @@ func TestMalformedScopesGrantNothing(t *testing.T) {
 	}
 }
 
+// A rule that no call can meet refuses nothing, though it reads as if it did.
+func TestARuleForAProgramNamesItsPath(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"shell.exec", "shell.exec:/usr/bin/git", "shell.exec:/bin/[,/bin/ls", "email.send:ana", "fs.read:/a"} {
+		if s, err := ParseRule(text); err != nil || s.String() != Must(text).String() {
+			t.Errorf("%s: %s, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{"shell.exec:git", "shell.exec:*", "shell.exec:/usr/bin/*", "shell.exec:/bin/ls,rm", "shell.exec:/bin/../bin/ls", "fs.raed"} {
+		if s, err := ParseRule(text); err == nil || !s.IsZero() || fault.HintOf(err) == "" {
+			t.Errorf("%s: %s, %v", text, s, err)
+		}
+	}
+}
+
 func TestUnknownBaseNamesTheNearest(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
