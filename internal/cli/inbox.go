@@ -88,6 +88,13 @@ func (p *page) approvalFields(q wire.Approval) {
 	}
 }
 
+// held reports whether the instance was restored and does nothing yet: then there is
+// nothing to wait for.
+func (a *app) held(ctx context.Context) bool {
+	st, err := a.client.SystemStatus(ctx)
+	return err == nil && st.Held != nil
+}
+
 func (a *app) approveCmd() *cobra.Command {
 	var deny, noWait bool
 	var note, stream string
@@ -123,11 +130,15 @@ ombud approve apr_0197a3 --for-conversation`,
 		if err != nil {
 			return err
 		}
-		if noWait || res.RunID == "" {
+		held := a.held(ctx)
+		if noWait || res.RunID == "" || held {
 			return a.show("approve/1", res, func(p *page) {
 				p.line("%s: %s", res.Approval.State, oneLine(res.Approval.Summary))
 				for _, g := range res.Grants {
 					p.grantLines(g)
+				}
+				if held && res.RunID != "" {
+					p.line("this instance is held: it goes on when you let go, with ombud restore release")
 				}
 			})
 		}
