@@ -89,6 +89,15 @@ func (a *app) command(s spec, run runFunc) *cobra.Command {
 	if c.Args == nil {
 		c.Args = cobra.NoArgs
 	}
+	if s.args != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			err := s.args(c, args)
+			if err == nil || fault.HintOf(err) != "" {
+				return err
+			}
+			return fault.New(fault.Usage, "%w", err).WithHint("%s --help", c.CommandPath())
+		}
+	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := a.setup(); err != nil {
 			return err
