@@ -6,7 +6,7 @@ TIMEOUT   ?= 20m
 GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 # Packages with goroutines, locks or atomics of their own.
-RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run act approval budget checkpoint outbox agent model memory wire ipc daemon tools/process
+RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule wire ipc daemon tools/process
 RACE_PKGS  = $(shell $(GO) list $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES)))))
 
 # Property tests draw from a random seed, so that every run looks somewhere new. CI
@@ -34,6 +34,13 @@ test: ## set up what the tests need, then run them all
 	$(GO) test -buildvcs=false -timeout $(TIMEOUT) $(filter-out $(RAPID_PKGS),$(ALL_PKGS))
 	$(GO) test -buildvcs=false -timeout $(TIMEOUT) $(filter $(RAPID_PKGS),$(ALL_PKGS)) -rapid.seed=$(RAPID_SEED)
 	@sh scripts/setup-tests.sh # says again what was missing, below the results
+
+# What root may and others may not shows in these.
+USER_PKGS = $(addprefix internal/,confine tools/shell vault instance secret checkpoint)
+
+.PHONY: test-user
+test-user: ## as root: run the tests of walls, jobs and keys again as a user without rights
+	@GO=$(GO) sh scripts/test-unprivileged.sh $(USER_PKGS)
 
 .PHONY: race
 race: export CGO_ENABLED = 1
