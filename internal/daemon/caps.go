@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -160,6 +161,9 @@ func (d *Daemon) newGrant(ctx context.Context, req wire.CapsGrantRequest) (n gra
 	if n.Scope, err = scope.ParseRule(req.Scope); err != nil {
 		return n, err
 	}
+	if err := realPrograms(n.Scope); err != nil {
+		return n, err
+	}
 	if n.Conversation, err = d.conversationID(ctx, req.Conversation); err != nil {
 		return n, err
 	}
@@ -171,6 +175,24 @@ func (d *Daemon) newGrant(ctx context.Context, req wire.CapsGrantRequest) (n gra
 		n.Expires = d.db.Time() + req.ForS*time.Second.Microseconds()
 	}
 	return n, n.Check(d.db.Time())
+}
+
+// realPrograms refuses a program that is named through a link to its directory, as
+// /bin/ls is where /bin leads to /usr/bin: calls need it by the real one, so the grant
+// would match none.
+func realPrograms(s scope.Scope) error {
+	programs, is := strings.CutPrefix(s.String(), "shell.exec:")
+	if !is {
+		return nil
+	}
+	for name := range strings.SplitSeq(programs, ",") {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+		if err == nil && dir != filepath.Dir(name) {
+			return fault.New(fault.Invalid, "%s is behind a link: calls need %s", name, filepath.Join(dir, filepath.Base(name))).
+				WithHint("write shell.exec:%s", filepath.Join(dir, filepath.Base(name)))
+		}
+	}
+	return nil
 }
 
 // conversationID is the id of a conversation a person named; "" stays "".

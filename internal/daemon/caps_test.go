@@ -134,6 +134,14 @@ func TestWhatCannotBeGrantedOrAskedAboutSaysWhy(t *testing.T) {
 		_, err := c.CapsWhy(t.Context(), req)
 		return err
 	}
+	behind, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(behind, "link")
+	if err := os.Symlink(behind, link); err != nil {
+		t.Skip("no links here: ", err)
+	}
 	for what, x := range map[string]struct {
 		err   error
 		class fault.Class
@@ -142,6 +150,7 @@ func TestWhatCannotBeGrantedOrAskedAboutSaysWhy(t *testing.T) {
 		"an unknown scope":        {grant("agent:main", "fs.raed", "", ""), fault.Invalid, "fs.read"},
 		"a malformed scope":       {grant("agent:main", "fs.read:notes", "", ""), fault.Invalid, ""},
 		"a program by name":       {grant("agent:main", "shell.exec:rm", "deny", ""), fault.Invalid, "/usr/bin/git"},
+		"a program behind a link": {grant("agent:main", "shell.exec:"+link+"/ls", "deny", ""), fault.Invalid, "shell.exec:" + behind + "/ls"},
 		"all programs by a star":  {grant("agent:main", "shell.exec:*", "deny", ""), fault.Invalid, "shell.exec alone"},
 		"why of a program's name": {why("agent:main", "shell.exec:git", "", "", ""), fault.Invalid, "/usr/bin/git"},
 		"an agent nobody made":    {grant("agent:mian", "fs.read", "", ""), fault.NotFound, "agent:main"},
