@@ -176,7 +176,7 @@ func tree(entries []entry) *node {
 	root := &node{children: map[string]*node{}}
 	for i := range entries {
 		at := root
-		for _, key := range strings.Split(entries[i].path, ".") {
+		for key := range strings.SplitSeq(entries[i].path, ".") {
 			next := at.children[key]
 			if next == nil {
 				next = &node{path: join(at.path, key), children: map[string]*node{}}

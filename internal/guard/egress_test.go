@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -103,7 +104,7 @@ func TestCheckURL(t *testing.T) {
 		if (err == nil) != c.want {
 			t.Errorf("%s: %v, want allowed %v", c.url, err, c.want)
 		}
-		if _, parse := err.(*url.Error); err != nil && !parse && !fault.Is(err, fault.Denied) {
+		if _, parse := errors.AsType[*url.Error](err); err != nil && !parse && !fault.Is(err, fault.Denied) {
 			t.Errorf("%s: class %s", c.url, fault.ClassOf(err))
 		}
 	}

@@ -28,7 +28,7 @@ func TestCleanText(t *testing.T) {
 		"abc\u202Etxt.exe":                   "abc⟦U+202E⟧txt.exe",
 		"tag\U000E0041\U000E0042":            "tag⟦U+E0041⟧⟦U+E0042⟧",
 		"👩‍👩‍👧 and ❤️ and 1️⃣": "👩‍👩‍👧 and ❤️ and 1️⃣",
-		"می‌خواهم":             "می‌خواهم",
+		"می\u200cخواهم":        "می\u200cخواهم",
 		"❤️‍🔥":                 "❤️‍🔥",
 		"葛\U000E0100":          "葛\U000E0100",
 		"a\U000E0100\uFE01":    "a⟦U+E0100⟧⟦U+FE01⟧",

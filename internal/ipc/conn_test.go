@@ -14,6 +14,7 @@ import (
 )
 
 func mustFrame(t testing.TB, body string) []byte {
+	t.Helper()
 	frame, err := wire.EncodeFrame(json.RawMessage(body))
 	if err != nil {
 		t.Fatal(err)

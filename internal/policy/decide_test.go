@@ -33,6 +33,7 @@ func scopes(texts ...string) []scope.Scope {
 }
 
 func assisted(t testing.TB) *Autonomy {
+	t.Helper()
 	a, err := NewAutonomy(Assisted, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +43,7 @@ func assisted(t testing.TB) *Autonomy {
 
 // allowed is an input every layer of which allows the call.
 func allowed(t testing.TB) *Input {
+	t.Helper()
 	roles, err := LoadRoles("/ws", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -261,6 +263,7 @@ func TestAuthorityNeverComesFromAChat(t *testing.T) {
 }
 
 func big(t testing.TB) *Input {
+	t.Helper()
 	in := allowed(t)
 	var many []string
 	for _, b := range scope.Bases() {

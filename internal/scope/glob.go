@@ -54,7 +54,7 @@ func globText(glob string) string {
 		return glob
 	}
 	var b strings.Builder
-	for i := 0; i < len(glob); i++ {
+	for i := range len(glob) {
 		switch c := glob[i]; {
 		case c == anyText:
 			b.WriteByte('*')

@@ -227,7 +227,7 @@ func respell(seg string) string {
 	const free = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:@"
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
-	for i := 0; i < len(raw); i++ {
+	for i := range len(raw) {
 		if c := raw[i]; strings.IndexByte(free, c) >= 0 {
 			b.WriteByte(c)
 		} else {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 )
 
 func newRegistry() (*Registry, *Invoker) {
-	return NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return NewRegistry(slog.New(slog.DiscardHandler))
 }
 
 const readSchema = `{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer","minimum":1}},

@@ -48,7 +48,7 @@ func (s secretService) within(ctx context.Context, fn func(*dbus.Conn, dbus.Obje
 	if err != nil {
 		return fault.New(fault.Unavailable, "no session bus answers: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // every call on it was answered
 	var none dbus.Variant
 	var session dbus.ObjectPath
 	err = conn.Object(ssName, ssPath).CallWithContext(ctx, ssService+".OpenSession", 0, "plain", dbus.MakeVariant("")).Store(&none, &session)

@@ -146,7 +146,7 @@ func readAnswer(r *bufio.Reader, onNote func(string, json.RawMessage) error) (js
 func deliver(name string, params json.RawMessage, onNote func(string, json.RawMessage) error) error {
 	var p noteParams
 	if onNote == nil || json.Unmarshal(params, &p) != nil || string(p.Request) != string(requestID) {
-		return nil
+		return nil //nolint:nilerr // not a note to this request: newer daemons may send others
 	}
 	return onNote(name, p.Note)
 }

@@ -151,7 +151,7 @@ func TestCallbackErrorEndsTheWatch(t *testing.T) {
 			}
 		}
 	})
-	if _, err := c.EventsTail(t.Context(), EventsTailRequest{}, func(Event) error { return enough }); err != enough {
+	if _, err := c.EventsTail(t.Context(), EventsTailRequest{}, func(Event) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("%v", err)
 	}
 	<-ended

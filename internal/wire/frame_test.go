@@ -38,7 +38,7 @@ func TestFramesRoundTripByteByByte(t *testing.T) {
 			t.Fatalf("%d bytes came back as %d, %v", len(want), len(got.Text), err)
 		}
 	}
-	if _, err := ReadFrame(r); err != io.EOF {
+	if _, err := ReadFrame(r); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v, want EOF", err)
 	}
 }

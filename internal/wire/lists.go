@@ -25,8 +25,7 @@ var rawType = reflect.TypeFor[json.RawMessage]()
 func fillLists(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			f := v.Field(i)
+		for _, f := range v.Fields() {
 			if f.Kind() == reflect.Slice && f.Type() != rawType && f.IsNil() {
 				f.Set(reflect.MakeSlice(f.Type(), 0, 0)) // omitempty leaves an empty one out as well
 				continue

@@ -65,7 +65,7 @@ func (e *Error) Error() string { return e.Message }
 
 // ErrorOf returns err in the form it crosses the wire in.
 func ErrorOf(err error) *Error {
-	if e, ok := err.(*Error); ok {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // what was wrapped around one is told too
 		return e
 	}
 	class := fault.ClassOf(err)

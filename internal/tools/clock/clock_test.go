@@ -3,7 +3,6 @@ package clock
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -45,7 +44,7 @@ func TestTimeIsToldInTheZoneAskedFor(t *testing.T) {
 
 func TestTheDefinitionIsAccepted(t *testing.T) {
 	t.Parallel()
-	r, _ := tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	r, _ := tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := New(time.Now, time.UTC).Register(r); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -40,7 +39,7 @@ func setup(t *testing.T) bench {
 			t.Fatal(err)
 		}
 	}
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	root, err := guard.OpenRoot(b.dir, nil)
 	if err != nil {
 		t.Fatal(err)

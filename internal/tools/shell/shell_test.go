@@ -63,7 +63,7 @@ func setup(t *testing.T, cfg Config) bench {
 		t.Skip("this machine lacks", missing)
 	}
 	b := bench{t: t, dir: dir}
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := s.Register(b.reg); err != nil {
 		t.Fatal(err)
 	}

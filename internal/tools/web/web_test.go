@@ -36,7 +36,7 @@ func setup(t *testing.T) *bench {
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	b := &bench{t: t, client: client}
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := New(client, "ombud/test", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,7 @@ func TestARedirectIsFollowedOnlyWherePolicyAllows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.page("text/plain", "other origin")
-	var url string
-	url = b.serve(func(w http.ResponseWriter, r *http.Request) {
+	url := b.serve(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/away":
 			http.Redirect(w, r, other+"/x", http.StatusFound)
@@ -220,9 +219,8 @@ func TestTheGuardOfTheClientHasTheFirstWordOnRedirects(t *testing.T) {
 	b.client.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return fault.New(fault.Denied, "private address")
 	}
-	var url string
-	url = b.serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) })
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	url := b.serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) })
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := New(b.client, "ombud/test", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +240,7 @@ func TestPrivateAddressesAreRefusedDirectlyAndByRedirect(t *testing.T) {
 	}
 	client := guard.HTTPClient(guard.HTTPConfig{Egress: egress})
 	t.Cleanup(client.CloseIdleConnections)
-	b.reg, b.inv = tool.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b.reg, b.inv = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	if err := New(client, "ombud/test", nil).Register(b.reg); err != nil {
 		t.Fatal(err)
 	}
