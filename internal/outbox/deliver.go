@@ -14,29 +14,26 @@ import (
 // maxProbes is how often a channel that is down is asked what became of an item.
 const maxProbes = 8
 
-// runOnce begins to deliver what is due and looks after what is in doubt. It
-// returns how many items it took; sends go on after it, see the sends group.
-func (o *Outbox) runOnce(ctx context.Context) (int, error) {
-	taken := 0
+// runOnce begins to deliver what is due and looks after what is in doubt. The
+// sends go on after it, see the sends group.
+func (o *Outbox) runOnce(ctx context.Context) error {
 	var failed error
 	if o.opt.Held() {
-		return 0, nil
+		return nil
 	}
 	for _, channel := range o.senders.names() {
 		plain, rows, err := o.senders.get(channel)
 		if err != nil {
-			return taken, err
+			return err
 		}
-		n, err := o.dispatch(ctx, channel, plain, rows)
-		taken += n
+		_, err = o.dispatch(ctx, channel, plain, rows)
 		failed = errors.Join(failed, err)
 		if plain != nil {
-			n, err = o.lookAfterDoubt(ctx, channel, plain)
-			taken += n
+			_, err = o.lookAfterDoubt(ctx, channel, plain)
 			failed = errors.Join(failed, err)
 		}
 	}
-	return taken, failed
+	return failed
 }
 
 // free is how many more sends a channel may have under way.

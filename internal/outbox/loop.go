@@ -57,7 +57,7 @@ func (o *Outbox) deliverLoop(ctx context.Context) {
 	tick := time.NewTicker(o.opt.Poll)
 	defer tick.Stop()
 	for {
-		if _, err := o.runOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := o.runOnce(ctx); err != nil && ctx.Err() == nil {
 			o.opt.Logger.Warn("deliver", "error", err)
 			select { // a hint must not make a broken store busier
 			case <-tick.C:

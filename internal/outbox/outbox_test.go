@@ -70,7 +70,7 @@ func each(t *testing.T, fn func(t *testing.T, kind dbtest.Kind)) {
 // round takes what is due and waits until it is recorded.
 func (b *bench) round() {
 	b.t.Helper()
-	if _, err := b.runOnce(b.t.Context()); err != nil {
+	if err := b.runOnce(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
 	b.sends.Wait()
