@@ -106,7 +106,7 @@ func TestACallNobodyDecidesInTimeBecomesARunOfItsOwn(t *testing.T) {
 // What a stranger wrote stays theirs, also if it comes late into the conversation.
 func TestTheResultOfALateCallKeepsItsLabel(t *testing.T) {
 	t.Parallel()
-	sqlite(t, setup{main: once("done", "t.askfar"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once("t.askfar"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		a := b.ask("main", "do it")
 		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
 		if err != nil {
@@ -123,7 +123,7 @@ func TestTheResultOfALateCallKeepsItsLabel(t *testing.T) {
 
 func TestAnApprovedCallThatCannotBeMadeIsTold(t *testing.T) {
 	t.Parallel()
-	sqlite(t, setup{main: once("done", "t.askfail"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once("t.askfail"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		a := b.answer(got.Run)
 		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
@@ -170,7 +170,7 @@ func TestStoppingATurnThatWaitsWithdrawsItsQuestion(t *testing.T) {
 // done once.
 func TestCallsThatAskInOneAnswer(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", `t.ask {"n":1}`, `t.put {"n":2}`, `t.ask {"n":3}`)}, func(t *testing.T, b *bench) {
+	each(t, setup{main: once(`t.ask {"n":1}`, `t.put {"n":2}`, `t.ask {"n":3}`)}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		for range 2 {
 			q := b.parked(got.Run)
@@ -190,7 +190,7 @@ func TestCallsThatAskInOneAnswer(t *testing.T) {
 // nothing is lost or done twice.
 func TestReadOnlyCallsThatAskTogether(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", `t.askfar {"n":1}`, `t.look {"n":2}`, `t.askfar {"n":3}`)}, func(t *testing.T, b *bench) {
+	each(t, setup{main: once(`t.askfar {"n":1}`, `t.look {"n":2}`, `t.askfar {"n":3}`)}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		for range 2 {
 			q := b.parked(got.Run)
@@ -211,7 +211,7 @@ func TestReadOnlyCallsThatAskTogether(t *testing.T) {
 
 func TestAQuestionNamesWhatIsAsked(t *testing.T) {
 	t.Parallel()
-	sqlite(t, setup{main: once("done", `t.ask {"n":7}`)}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once(`t.ask {"n":7}`)}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		q := b.parked(got.Run)
 		if q.Summary != `t.ask {"n":7}` || !slices.Equal(q.Scopes, []string{"tool:asked"}) || len(q.Reasons) == 0 || q.Step != "tool/0.0" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/approval"
@@ -36,7 +37,7 @@ func (a *Agents) control(ctx context.Context, tx *db.Tx, conv Conversation, in I
 }
 
 // command is what looks like a control message and nothing else: a model that was
-// told "/stpo" would answer it, and nothing would stop.
+// told a misspelt "/stop" would answer it, and nothing would stop.
 var command = regexp.MustCompile(`^/[a-z]+$`)
 
 func (a *Agents) stop(ctx context.Context, tx *db.Tx, conv Conversation) (string, error) {
@@ -46,8 +47,8 @@ func (a *Agents) stop(ctx context.Context, tx *db.Tx, conv Conversation) (string
 		return "", err
 	}
 	// The last first, so that ending one does not begin the next.
-	for i := len(ids) - 1; i >= 0; i-- {
-		if err := a.Runs.CancelTx(ctx, tx, ids[i], "operator", "/stop"); err != nil && !fault.Is(err, fault.Conflict) {
+	for _, id := range slices.Backward(ids) {
+		if err := a.Runs.CancelTx(ctx, tx, id, "operator", "/stop"); err != nil && !fault.Is(err, fault.Conflict) {
 			return "", err
 		}
 	}
@@ -95,11 +96,12 @@ func (a *Agents) answer(ctx context.Context, tx *db.Tx, conv Conversation, yes b
 		return "", false, err
 	}
 	if len(open) > 1 {
-		text := "Several questions are open; answer one by its id:"
+		var text strings.Builder
+		text.WriteString("Several questions are open; answer one by its id:")
 		for _, q := range open {
-			text += fmt.Sprintf("\nombud approve %s   (%s)", q.ID, q.Summary)
+			fmt.Fprintf(&text, "\nombud approve %s   (%s)", q.ID, q.Summary)
 		}
-		return text, true, nil
+		return text.String(), true, nil
 	}
 	decision, said := approval.Deny, "Refused: "
 	if yes {

@@ -125,7 +125,7 @@ func TestNewForgetsTheContextAndItsLabelAndDeletesNothing(t *testing.T) {
 
 func TestYesDecidesTheOneOpenQuestionWhileItsTurnWaits(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", "t.ask")}, func(t *testing.T, b *bench) {
+	each(t, setup{main: once("t.ask")}, func(t *testing.T, b *bench) {
 		for _, c := range []struct {
 			word, said string
 			effects    int
@@ -165,7 +165,7 @@ func TestYesWithNothingOpenIsAMessage(t *testing.T) {
 
 func TestYesWithSeveralOpenAsksWhich(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", "t.ask"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
+	each(t, setup{main: once("t.ask"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		var ids []string
 		for i := range 2 {
 			a := b.ask("main", fmt.Sprint("do it ", i))
@@ -195,7 +195,7 @@ func TestYesWithSeveralOpenAsksWhich(t *testing.T) {
 // A yes that comes too late is taken and answered, not refused for ever.
 func TestYesToAQuestionThatHasExpired(t *testing.T) {
 	t.Parallel()
-	each(t, setup{main: once("done", "t.ask"), poll: time.Hour}, func(t *testing.T, b *bench) {
+	each(t, setup{main: once("t.ask"), poll: time.Hour}, func(t *testing.T, b *bench) {
 		turn := b.tell("main", "do it")
 		q := b.parked(turn.Run)
 		err := b.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {

@@ -166,7 +166,7 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 		}
 	}
 	if handled {
-		err = a.replyTx(ctx, tx, conv, out.Event, 0, out.Notice)
+		err = a.replyTx(ctx, tx, conv, out.Event, out.Notice)
 	} else {
 		out.Run, err = a.Runs.StartTx(ctx, tx, run.Spec{
 			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
@@ -234,10 +234,10 @@ func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv 
 	return err
 }
 
-// replyTx queues a message to the conversation, one for each (cause, ordinal).
-func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, cause string, ordinal int, text string) error {
+// replyTx queues a message to the conversation, one for each cause.
+func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, cause, text string) error {
 	_, err := a.Outbox.AppendTx(ctx, tx, outbox.Message{
-		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.Chat, Run: cause, Ordinal: ordinal, Text: text,
+		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.Chat, Run: cause, Text: text,
 		ChatName: conv.Title,
 	})
 	return err
@@ -253,7 +253,7 @@ func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause, text
 	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{Text: text, Label: from}}); err != nil {
 		return err
 	}
-	return a.replyTx(ctx, tx, conv, cause, 0, text)
+	return a.replyTx(ctx, tx, conv, cause, text)
 }
 
 // PruneInbound forgets dedupe keys older than before; it keeps at least 30 days.

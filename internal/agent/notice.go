@@ -17,5 +17,5 @@ func (a *Agents) NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) er
 	if err != nil {
 		return err
 	}
-	return a.replyTx(ctx, tx, conv, cause, 0, text)
+	return a.replyTx(ctx, tx, conv, cause, text)
 }

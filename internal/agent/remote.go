@@ -32,7 +32,7 @@ func (a *Agents) AskTx(ctx context.Context, tx *db.Tx, apr approval.Approval) er
 	if err != nil {
 		return err
 	}
-	err = a.replyTx(ctx, tx, conv, apr.ID, 0, fmt.Sprintf("May I? %s\nAnswer yes or no here, or: ombud approve %s", apr.Summary, apr.ID))
+	err = a.replyTx(ctx, tx, conv, apr.ID, fmt.Sprintf("May I? %s\nAnswer yes or no here, or: ombud approve %s", apr.Summary, apr.ID))
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		// The channel is gone or will never take it: the inbox still has the question.
 		a.Logger.Error("ask in a conversation", "approval", apr.ID, "error", err)

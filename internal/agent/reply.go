@@ -45,7 +45,7 @@ func (t *turn) finish(ctx context.Context, outcome Outcome, text string) error {
 				return err
 			}
 		}
-		return t.a.replyTx(ctx, tx, conv, t.r.ID(), 0, answer.Reply)
+		return t.a.replyTx(ctx, tx, conv, t.r.ID(), answer.Reply)
 	})
 }
 
@@ -96,7 +96,7 @@ func (a *Agents) turnEnded(ctx context.Context, tx *db.Tx, rec run.Record) error
 	if err := a.addHistoryTx(ctx, tx, conv.ID, rec.ID, heard(in), told); err != nil {
 		return err
 	}
-	err = a.replyTx(ctx, tx, conv, rec.ID, 0, text)
+	err = a.replyTx(ctx, tx, conv, rec.ID, text)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		// The channel is gone or will never take it. The turn has to end all the same.
 		a.Logger.Error("tell a conversation how its turn ended", "run", rec.ID, "error", err)

@@ -101,13 +101,13 @@ func echo(_ context.Context, req model.Request, _ model.Sink) (model.Response, e
 	return said("re: " + text)
 }
 
-// once wants the calls first and then says the end.
-func once(end string, calls ...string) brain {
+// once wants the calls first and then says "done".
+func once(calls ...string) brain {
 	return func(_ context.Context, req model.Request, _ model.Sink) (model.Response, error) {
 		if _, n := asked(req); n == 0 {
 			return wants(calls...)
 		}
-		return said(end)
+		return said("done")
 	}
 }
 

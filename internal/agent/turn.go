@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -116,7 +117,7 @@ func (t *turn) work(ctx context.Context) error {
 	if err := t.remember(ctx); err != nil {
 		return err
 	}
-	for n := 0; n < t.a.cfg.Steps; n++ {
+	for n := range t.a.cfg.Steps {
 		resp, err := t.think(ctx, n)
 		if over, ok := errors.AsType[*overBudgetError](err); ok {
 			return t.finish(ctx, OverBudget, "I stopped: "+over.Error()+".")
@@ -152,13 +153,14 @@ func (t *turn) work(ctx context.Context) error {
 }
 
 func (t *turn) parkedText() string {
-	text := "This waits for your review and was not done:"
+	var text strings.Builder
+	text.WriteString("This waits for your review and was not done:")
 	for _, res := range t.ran {
 		if res.Status == act.Parked {
-			text += fmt.Sprintf("\n- %s (approve it with: ombud approve %s)", res.Summary, res.Approval)
+			fmt.Fprintf(&text, "\n- %s (approve it with: ombud approve %s)", res.Summary, res.Approval)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // maxReply is how long a reply can be, in bytes: cleaning may make it longer.

@@ -289,7 +289,7 @@ func TestReadOnlyCallsRunTogetherAndAreAnsweredInOrder(t *testing.T) {
 
 func TestCallsWithAnEffectGoOneAfterTheOther(t *testing.T) {
 	t.Parallel()
-	sqlite(t, setup{main: once("done", `t.look {"n":1}`, `t.put {"n":2}`, `t.look {"n":3}`, `t.put {"n":4}`)}, func(t *testing.T, b *bench) {
+	sqlite(t, setup{main: once(`t.look {"n":1}`, `t.put {"n":2}`, `t.look {"n":3}`, `t.put {"n":4}`)}, func(t *testing.T, b *bench) {
 		b.ask("main", "go")
 		want := []string{`t.look{"n":1}`, `t.put{"n":2}`, `t.look{"n":3}`, `t.put{"n":4}`}
 		if got := b.effects(); !slices.Equal(got, want) || b.most.Load() != 1 {
