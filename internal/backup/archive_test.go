@@ -50,6 +50,7 @@ func sample(t testing.TB, members ...Part) []byte {
 }
 
 func usual(t testing.TB) []byte {
+	t.Helper()
 	return sample(t, Part{Name: partStore, Size: 5000}, Part{Name: partConfig, Size: 0}, Part{Name: partKey + "vault", Size: 512})
 }
 

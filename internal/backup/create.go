@@ -2,7 +2,6 @@ package backup
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,12 +270,12 @@ func (src *Source) write(ctx context.Context, w *archive, snap *db.Snapshot, m *
 		return fault.New(fault.Conflict, "there is no key file that could be included").
 			WithHint("what opens this vault is not a file: leave out --include-key")
 	}
-	return w.finish(m, ed25519.PrivateKey(src.Vault.SigningKey()))
+	return w.finish(m, src.Vault.SigningKey())
 }
 
 // addFile adds a small file if it exists.
 func addFile(w *archive, name, path string) error {
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(path) //nolint:gosec // the instance names it
 	switch {
 	case path == "" || errors.Is(err, fs.ErrNotExist):
 		return nil

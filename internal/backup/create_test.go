@@ -34,6 +34,7 @@ func place(t testing.TB) instance.Instance {
 }
 
 func source(t testing.TB, d *db.DB, in instance.Instance) Source {
+	t.Helper()
 	return Source{
 		DB: d, Vault: testVault(t), Instance: in.Name, Version: "test", Config: in.ConfigFile(),
 		Keys:    []KeyFile{{Path: in.KeyFile(), Raw: true}, {Path: filepath.Join(in.StateDir, "vault")}},
@@ -228,13 +229,13 @@ func TestOldBackupsAreRemovedByName(t *testing.T) {
 }
 
 // unpack restores a backup into a fresh staging directory.
-func unpack(t testing.TB, path string, in instance.Instance) (Manifest, error) {
+func unpack(t testing.TB, path string, in instance.Instance) error {
 	t.Helper()
 	m, err := Verify(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m, Extract(t.Context(), path, m, in.Staged(), true, nil)
+	return Extract(t.Context(), path, m, in.Staged(), true, nil)
 }
 
 func count(t testing.TB, dsn string) (rows int64) {
@@ -279,7 +280,7 @@ func TestARestoreIsCutOffAnywhere(t *testing.T) {
 		write(t, in.StateDB()+"-wal", "") // a log that belongs to the old store only
 
 		stage := func() {
-			if _, err := unpack(t, path, in); err != nil {
+			if err := unpack(t, path, in); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -401,7 +402,7 @@ func TestAMemberGoesNowhereElse(t *testing.T) {
 		in := place(t)
 		path := filepath.Join(t.TempDir(), "b")
 		write(t, path, string(sample(t, Part{Name: name, Size: 10})))
-		if _, err := unpack(t, path, in); !fault.Is(err, fault.Verification) {
+		if err := unpack(t, path, in); !fault.Is(err, fault.Verification) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Stat(filepath.Join(in.StateDir, "evil")); err == nil {
@@ -411,7 +412,7 @@ func TestAMemberGoesNowhereElse(t *testing.T) {
 	in := place(t)
 	path := filepath.Join(t.TempDir(), "b")
 	write(t, path, string(sample(t, Part{Name: "later/addition", Size: 10}, Part{Name: partStore, Size: 600})))
-	if _, err := unpack(t, path, in); err != nil {
+	if err := unpack(t, path, in); err != nil {
 		t.Errorf("a member of a later ombud: %v", err)
 	}
 	if _, _, err := Open(filepath.Join(t.TempDir(), "none")); !fault.Is(err, fault.NotFound) {

@@ -37,7 +37,7 @@ type Plan struct {
 
 // Open opens a backup for reading.
 func Open(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the operator says which
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, fault.New(fault.NotFound, "there is no backup %s", path)
@@ -190,7 +190,7 @@ func (x *extraction) rows(ctx context.Context, name string, r io.Reader) error {
 }
 
 func writeNew(path string, r io.Reader) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // a name of the instance's own
 	if err != nil {
 		return extractFault(err)
 	}
@@ -280,7 +280,7 @@ func syncAll(dir string) error {
 // one that was not. The caller holds the lock of the instance and no store is open.
 // A plan for PostgreSQL waits for SettleStore.
 func Settle(in instance.Instance) (settled bool, err error) {
-	if err := os.RemoveAll(in.StagingDir()); err != nil {
+	if err := os.RemoveAll(in.StagingDir()); err != nil { //nolint:gosec // a name of the instance's own
 		return false, extractFault(err)
 	}
 	p, there, err := planned(in)
@@ -305,10 +305,10 @@ func SettleStore(in instance.Instance, restore string) (settled bool, err error)
 
 // planned reports whether a restore was decided that is not in place.
 func planned(in instance.Instance) (p Plan, there bool, err error) {
-	text, err := os.ReadFile(in.RestorePlan(in.ReadyDir()))
+	text, err := os.ReadFile(in.RestorePlan(in.ReadyDir())) //nolint:gosec // a name of the instance's own
 	if errors.Is(err, fs.ErrNotExist) {
 		// Removing the directory was cut off, or there is none.
-		return p, false, extractFault(os.RemoveAll(in.ReadyDir()))
+		return p, false, extractFault(os.RemoveAll(in.ReadyDir())) //nolint:gosec // a name of the instance's own
 	}
 	if err != nil {
 		return p, false, extractFault(err)
@@ -323,7 +323,7 @@ func planned(in instance.Instance) (p Plan, there bool, err error) {
 // install puts what is ready in place. It may be cut off and begun again.
 func install(in instance.Instance, p Plan) error {
 	moved := in.RestoreMoved(in.ReadyDir())
-	if _, err := os.Lstat(moved); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(moved); errors.Is(err, fs.ErrNotExist) { //nolint:gosec // a name of the instance's own
 		if err := moveAside(in, p); err != nil {
 			return extractFault(err)
 		}
@@ -354,27 +354,27 @@ func install(in instance.Instance, p Plan) error {
 	}
 	failpoint.Hit("restore.installed")
 	// The plan goes first: without it the rest is only in the way.
-	if err := os.Remove(in.RestorePlan(in.ReadyDir())); err != nil {
+	if err := os.Remove(in.RestorePlan(in.ReadyDir())); err != nil { //nolint:gosec // a name of the instance's own
 		return extractFault(err)
 	}
-	return extractFault(os.RemoveAll(in.ReadyDir()))
+	return extractFault(os.RemoveAll(in.ReadyDir())) //nolint:gosec // a name of the instance's own
 }
 
 func moveAside(in instance.Instance, p Plan) error {
 	aside := in.ReplacedDir(p.Aside)
 	for _, path := range in.StoreFiles() {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { //nolint:gosec // a name of the instance's own
 			continue
 		}
-		if err := os.MkdirAll(aside, 0o700); err != nil {
+		if err := os.MkdirAll(aside, 0o700); err != nil { //nolint:gosec // a name of the instance's own
 			return err
 		}
-		if err := os.Rename(path, filepath.Join(aside, filepath.Base(path))); err != nil {
+		if err := os.Rename(path, filepath.Join(aside, filepath.Base(path))); err != nil { //nolint:gosec // a name of the instance's own
 			return err
 		}
 		failpoint.Hit("restore.aside")
 	}
-	if _, err := os.Lstat(aside); err == nil {
+	if _, err := os.Lstat(aside); err == nil { //nolint:gosec // a name of the instance's own
 		if err := db.SyncDir(aside); err != nil {
 			return err
 		}
@@ -385,14 +385,14 @@ func moveAside(in instance.Instance, p Plan) error {
 // installConfig puts the configuration in place where there is none; where there is
 // another one, that stays and the one of the backup is laid beside the store.
 func installConfig(in, ready instance.Instance) error {
-	content, err := os.ReadFile(ready.ConfigFile())
+	content, err := os.ReadFile(ready.ConfigFile()) //nolint:gosec // a name of the instance's own
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	have, err := os.ReadFile(in.ConfigFile())
+	have, err := os.ReadFile(in.ConfigFile()) //nolint:gosec // a name of the instance's own
 	if err == nil && bytes.Equal(have, content) {
 		return nil
 	}
@@ -412,5 +412,5 @@ func installConfig(in, ready instance.Instance) error {
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), to)
+	return os.Rename(tmp.Name(), to) //nolint:gosec // a name of the instance's own
 }

@@ -280,7 +280,7 @@ func (k *kept) scope(ctx context.Context, t tool.Touch) (extra []string, err err
 		rel, err := filepath.Rel(k.r.top, path)
 		if err != nil || !sound(filepath.ToSlash(rel)) || isDir(path) {
 			k.exact = nil
-			return nil, nil
+			return nil, nil //nolint:nilerr // not one file: everything is kept
 		}
 		k.exact = append(k.exact, filepath.ToSlash(rel))
 	}

@@ -72,16 +72,16 @@ func at(dir string) (p place, found bool, err error) {
 	dotGit := filepath.Join(dir, ".git")
 	info, err := os.Stat(dotGit)
 	if err != nil {
-		return p, false, nil // also a broken link: git goes on above as well
+		return p, false, nil //nolint:nilerr // also a broken link: git goes on above as well
 	}
 	p = place{top: dir, gitDir: dotGit}
 	if !info.IsDir() {
 		if p.gitDir, err = pointed(dotGit, "gitdir: ", dir); err != nil {
-			return place{}, false, nil
+			return place{}, false, nil //nolint:nilerr // names no repository, so there is none here
 		}
 	}
 	if p.gitDir, err = filepath.EvalSymlinks(p.gitDir); err != nil || !isGitDir(p.gitDir) && !isLinked(p.gitDir) {
-		return place{}, false, nil
+		return place{}, false, nil //nolint:nilerr // names no repository, so there is none here
 	}
 	p.commonDir = p.gitDir
 	if common, err := pointed(filepath.Join(p.gitDir, "commondir"), "", p.gitDir); err == nil {

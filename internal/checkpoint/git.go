@@ -137,8 +137,7 @@ func (r *repo) git(ctx context.Context, c gitCall) error {
 		Profile: r.profile(), Owner: r.owner, Dir: r.top, Args: append(args, c.args...), Env: env, Stdin: c.in, Stdout: c.out, Stderr: stderr,
 	}
 	err := r.runner.Run(ctx, cmd)
-	var exit ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[ExitError](err); ok {
 		said := strings.TrimSpace(stderr.String())
 		if said == "" {
 			said = exit.How

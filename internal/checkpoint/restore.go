@@ -291,7 +291,7 @@ func (c *Checkpoints) apply(ctx context.Context, r *repo, todo []change) (done R
 	if err != nil {
 		return done, fault.New(fault.Permission, "open the work tree: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // holds nothing that could still be written
 	w := &worker{c: c, r: r, root: root, done: &done}
 	for _, ch := range todo {
 		switch {

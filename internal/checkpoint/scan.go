@@ -276,7 +276,7 @@ func (r *repo) hash(ctx context.Context, todo []work, s scanning, snap *snapshot
 				return fault.New(fault.Unavailable, "git cannot keep %s", todo[0].path)
 			}
 			if done == 0 && gone > 1 { // not this file: the object database
-				return fmt.Errorf("keep %s: %w", show(todo[0].path), errorOf(exit, ctx))
+				return fmt.Errorf("keep %s: %w", show(todo[0].path), errorOf(ctx, exit))
 			}
 			snap.skipped[todo[0].path] = "it cannot be read"
 		}
@@ -285,7 +285,7 @@ func (r *repo) hash(ctx context.Context, todo []work, s scanning, snap *snapshot
 	return nil
 }
 
-func errorOf(err error, ctx context.Context) error {
+func errorOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
