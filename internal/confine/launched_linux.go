@@ -80,6 +80,9 @@ func launch() error {
 			return k.refuse("reaper", err)
 		}
 	}
+	// Where memory runs out it is to be the job that pays, not the daemon. A system
+	// that does not allow it leaves the choice to the kernel.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0)
 	k.book = newBook(ch)
 	warm(ownThreads - atStart)
 	defer k.book.clear()
@@ -87,6 +90,8 @@ func launch() error {
 }
 
 const (
+	// oomScore is half of the machine's memory on top of what a job has.
+	oomScore = "500"
 	// ownThreads is what a launcher itself takes of a limit that counts threads.
 	ownThreads = 32
 	// atStart is about how many of them there are by themselves.

@@ -50,7 +50,7 @@ func (l Limits) defaults() Limits {
 }
 
 // toolchains are read by nearly everything that builds or runs a program.
-var toolchains = []string{"~/.cargo", "~/.rustup", "~/.local/bin", "~/.local/lib", "~/.local/share/mise", "~/.nvm", "~/go", "~/sdk"}
+var toolchains = []string{"~/.cargo", "~/.rustup", "~/.local/bin", "~/.local/lib", "~/.local/share/mise", "~/.nvm", "~/.pyenv", "~/.asdf", "~/go", "~/sdk"}
 
 var gitConfig = []string{"~/.gitconfig", "~/.config/git"}
 

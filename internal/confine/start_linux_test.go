@@ -1097,3 +1097,20 @@ func TestNoGoroutineStays(t *testing.T) {
 	l.Close()
 	goleak.VerifyNone(t, before)
 }
+
+func TestMemoryIsTakenFromAJobFirst(t *testing.T) {
+	t.Parallel()
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachSystem(t, func(t *testing.T, system string, l *Launcher) {
+		out := &bytes.Buffer{}
+		dir := t.TempDir()
+		spec := role(t, "die", dir, out)
+		spec.Path, spec.Args = "/bin/cat", []string{"cat", "/proc/self/oom_score_adj"}
+		if x := wait(t, start(t, l, spec)); x.Code != 0 || strings.TrimSpace(out.String()) != oomScore || string(own) == out.String() {
+			t.Errorf("%s: %+v, a job has %q, we %q", system, x, out, own)
+		}
+	})
+}
