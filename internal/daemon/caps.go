@@ -195,6 +195,21 @@ func realPrograms(s scope.Scope) error {
 	return nil
 }
 
+// realRules refuses a role's rule that realPrograms would refuse as a grant. What is no
+// scope is left to whoever loads the role.
+func realRules(role string, rules []string) error {
+	for _, rule := range rules {
+		s, err := scope.Parse(rule)
+		if err != nil {
+			continue
+		}
+		if err := realPrograms(s); err != nil {
+			return fault.New(fault.Config, "roles.%s: %s: %w", role, rule, err)
+		}
+	}
+	return nil
+}
+
 // conversationID is the id of a conversation a person named; "" stays "".
 func (d *Daemon) conversationID(ctx context.Context, idOrName string) (string, error) {
 	if idOrName == "" {

@@ -393,3 +393,17 @@ func TestNoChatAndNoToolReachesAuthority(t *testing.T) {
 		}
 	}
 }
+
+// A role's rule that no call can meet is refused as a grant of it would be.
+func TestARoleWithAProgramBehindALinkIsRefused(t *testing.T) {
+	t.Parallel()
+	behind := t.TempDir()
+	link := filepath.Join(behind, "link")
+	if err := os.Symlink(behind, link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	o := options(t, "roles:\n  careful:\n    deny: ['shell.exec:"+link+"/ls']\n")
+	if err := Run(t.Context(), o); !fault.Is(err, fault.Config) || !strings.Contains(err.Error(), "roles.careful") || !strings.Contains(err.Error(), behind+"/ls") {
+		t.Errorf("%v", err)
+	}
+}

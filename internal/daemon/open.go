@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/act"
@@ -139,6 +141,9 @@ func priceTable(cfg config.Config) (*model.Catalog, error) {
 func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	var specs []policy.RoleSpec
 	for name, r := range cfg.Roles {
+		if err := realRules(name, slices.Concat(r.Allow, r.Ask, r.Deny)); err != nil {
+			return err
+		}
 		specs = append(specs, policy.RoleSpec{Name: name, Parent: r.Parent, Allow: r.Allow, Ask: r.Ask, Deny: r.Deny})
 	}
 	roles, err := policy.LoadRoles(d.workspace(cfg), specs)
@@ -147,9 +152,7 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	}
 	d.roles = roles
 	agents := map[string]config.Agent{agent.Default: {Role: policy.RoleAssistant}}
-	for name, a := range cfg.Agents {
-		agents[name] = a
-	}
+	maps.Copy(agents, cfg.Agents)
 	level, err := policy.NewAutonomy(d.grants.Usual(), nil)
 	if err != nil {
 		return err
