@@ -112,7 +112,7 @@ const maxFlushRounds = 8
 func (b *batch) flush(ctx context.Context, tx *Tx) error {
 	for range maxFlushRounds {
 		moved := false
-		for i := 0; i < len(b.regs); i++ { // a flush may add registers
+		for i := 0; i < len(b.regs); i++ { //nolint:intrange // a flush may add registers
 			r := b.regs[i]
 			if r.state != regDirty {
 				continue

@@ -194,7 +194,7 @@ func (c *cursor) note(err error) error {
 }
 
 func (c *cursor) usable() error {
-	if c.err == error(errOver) {
+	if errors.Is(c.err, errOver) {
 		return errOver
 	}
 	if c.err != nil {
@@ -222,7 +222,7 @@ func (c *cursor) query(ctx context.Context, query string, args ...any) (*Rows, e
 	if err != nil {
 		return nil, c.note(err)
 	}
-	rows, err := st.QueryContext(ctx, args...)
+	rows, err := st.QueryContext(ctx, args...) //nolint:rowserrcheck // Rows.Close notes it
 	if err != nil {
 		return nil, c.note(err)
 	}

@@ -202,6 +202,7 @@ func rule(effect policy.Effect, text string) policy.Rule {
 // authority is that of a parent that may take notes, but for the secret ones, has
 // to ask before it posts, and reads the web.
 func authority(t testing.TB) *act.Authority {
+	t.Helper()
 	auto, err := policy.NewAutonomy(policy.Assisted, nil)
 	if err != nil {
 		t.Fatal(err)
