@@ -52,6 +52,7 @@ func appendTarget(n int, many string) string {
 }
 
 func appendRows(b *testing.B, kind dbtest.Kind, n int) {
+	b.Helper()
 	p := open(b, kind)
 	disk := newProbe(b, p.dir)
 	body := strings.Repeat("v", 1024)
@@ -90,6 +91,7 @@ var payload = struct {
 }{"a message of the usual length, which is a sentence or two and seldom more than that"}
 
 func appendEvents(b *testing.B, n int) {
+	b.Helper()
 	p := open(b, dbtest.KindSQLite)
 	disk := newProbe(b, p.dir)
 	before := p.db.Stats()
@@ -142,6 +144,7 @@ func BenchmarkStep(b *testing.B) {
 }
 
 func stepRate(b *testing.B, n int) {
+	b.Helper()
 	p := open(b, dbtest.KindSQLite)
 	disk := newProbe(b, p.dir)
 	begin, done := make(chan time.Time), make(chan int)

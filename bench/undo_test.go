@@ -80,6 +80,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 }
 
 func benchCheckpoint(b *testing.B, git string, n int, how string, runner checkpoint.Git) {
+	b.Helper()
 	dir := workTree(b, git, n)
 	home := b.TempDir()
 	d, err := db.Open(b.Context(), db.Options{DSN: "sqlite:" + filepath.Join(home, "store.db")})
