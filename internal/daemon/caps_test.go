@@ -407,3 +407,31 @@ func TestARoleWithAProgramBehindALinkIsRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A turn behind a question in its conversation says so: nothing else tells why nothing
+// is answered.
+func TestATurnBehindAQuestionNamesIt(t *testing.T) {
+	t.Parallel()
+	c, _ := up(t, options(t, ""))
+	first, err := c.MessageSend(t.Context(), wire.MessageSendRequest{Text: `call fs.write {"path":"a.txt","content":"a"}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	question := waiting(t, c, first.RunID)
+	second, err := c.MessageSend(t.Context(), wire.MessageSendRequest{Text: "what time is it"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	turn, err := c.TurnWatch(t.Context(), wire.TurnWatchRequest{RunID: second.RunID}, func(n wire.TurnNote) error {
+		if s, is := n.(wire.TurnStatus); is && s.Trouble && strings.Contains(s.Note, question.ID) {
+			named++
+			_, err := c.ApprovalsResolve(t.Context(), wire.ApprovalsResolveRequest{ID: question.ID, Decision: wire.Deny})
+			return err
+		}
+		return nil
+	})
+	if err != nil || named != 1 || turn.Outcome != "completed" {
+		t.Errorf("named %d times: %+v, %v", named, turn, err)
+	}
+}

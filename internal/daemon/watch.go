@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +84,9 @@ func (w *turnWatcher) look(ctx context.Context) (run.Record, bool, error) {
 			return rec, false, err
 		}
 	}
+	if rec.State == run.Queued && rec.Key != "" {
+		return rec, false, w.tellQuestionAhead(ctx, rec.Key)
+	}
 	if rec.Wait != run.ForApproval {
 		return rec, false, nil
 	}
@@ -97,6 +101,30 @@ func (w *turnWatcher) look(ctx context.Context) (run.Record, bool, error) {
 		}
 	}
 	return rec, false, err
+}
+
+// tellQuestionAhead names the question that a run of the same key waits for, since this
+// one does not begin before it is decided, or the wait for it is over.
+func (w *turnWatcher) tellQuestionAhead(ctx context.Context, key string) error {
+	open, err := w.d.approvals.List(ctx, approval.Filter{State: approval.Pending})
+	if err != nil {
+		return err
+	}
+	for _, a := range open {
+		ahead, _, err := w.d.runs.Get(ctx, a.Run)
+		if err != nil {
+			return err
+		}
+		if w.told[a.ID] || ahead.Key != key || ahead.Wait != run.ForApproval {
+			continue
+		}
+		w.told[a.ID] = true
+		note := "waits for your decision before it: " + a.Summary + " (ombud approve " + a.ID + ", --deny for no)"
+		if err := w.send(wire.TurnStatus{State: string(run.Queued), Note: note, Trouble: true}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *turnWatcher) note(n agent.Note) error {
@@ -214,10 +242,8 @@ func matchKind(kinds []string, kind string) bool {
 		return true
 	}
 	exact, prefixes := splitKinds(kinds)
-	for _, k := range exact {
-		if k == kind {
-			return true
-		}
+	if slices.Contains(exact, kind) {
+		return true
 	}
 	for _, p := range prefixes {
 		if strings.HasPrefix(kind, p) {
