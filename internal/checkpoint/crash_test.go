@@ -110,9 +110,11 @@ func live(dir string, at int) (err error) {
 			Subject: r.Record().Actor, Tier: policy.Trusted, Standing: []scope.Scope{scope.Must("git.write")},
 			Grants: policy.NewLayer("test", []policy.Rule{{Effect: policy.Allow, Scope: scope.Must("git.write")}, {Effect: policy.Allow, Scope: scope.Must("tool")}}),
 		}
-		if call.Authority.Autonomy, err = policy.NewAutonomy(policy.Assisted, nil); err != nil {
+		level, err := policy.NewAutonomy(policy.Assisted, nil)
+		if err != nil {
 			return nil, err
 		}
+		call.Authority.Autonomy = level
 		call.Label = label.Of(label.Operator, label.OperatorOnly)
 		res, err := a.Call(ctx, r, call)
 		if err != nil {
