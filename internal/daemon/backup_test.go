@@ -42,14 +42,13 @@ func backUp(t *testing.T, c *wire.Client, req wire.BackupCreateRequest) wire.Bac
 }
 
 // restored is a fresh instance restored from a file.
-func restored(t *testing.T, file, key, more string) (Options, wire.RestoreResult) {
+func restored(t *testing.T, file, key, more string) Options {
 	t.Helper()
 	o := options(t, more)
-	res, err := Restore(t.Context(), o, RestoreRequest{File: file, KeyFile: key})
-	if err != nil {
+	if _, err := Restore(t.Context(), o, RestoreRequest{File: file, KeyFile: key}); err != nil {
 		t.Fatal(err)
 	}
-	return o, res
+	return o
 }
 
 // log is what the event log says up to a position.
@@ -111,7 +110,7 @@ func TestABackupOfABusyDaemonIsItsMoment(t *testing.T) {
 					if i > 0 && into != kind {
 						continue // crossing over once is enough
 					}
-					r, _ := restored(t, b.Path, o.Instance.KeyFile(), storeOf(t, into))
+					r := restored(t, b.Path, o.Instance.KeyFile(), storeOf(t, into))
 					rc, rstop := up(t, r)
 					looksLike(t, rc, b, whole)
 					letGo(t, rc)
@@ -194,7 +193,7 @@ func TestAHoldListsWhatWouldHappen(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			r, _ := restored(t, b.Path, o.Instance.KeyFile(), storeOf(t, kind))
+			r := restored(t, b.Path, o.Instance.KeyFile(), storeOf(t, kind))
 			for range 2 { // it is held over a restart
 				c, stop = up(t, r)
 				until(t, "the reminder is overdue", func() bool {

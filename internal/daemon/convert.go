@@ -80,7 +80,7 @@ func (d *Daemon) wireSteps(ctx context.Context, steps []*run.Step) ([]wire.RunSt
 func (d *Daemon) addCall(ctx context.Context, s *run.Step, w *wire.RunStep) error {
 	var res act.Result
 	if s.Kind != "tool" || json.Unmarshal(s.Result, &res) != nil {
-		return nil
+		return nil //nolint:nilerr // it has no result yet, or not one of a call
 	}
 	w.Call = &wire.Call{
 		Tool: res.Tool, Definition: d.tools.Digest(res.Tool), Subject: res.Subject, Summary: res.Summary, Scopes: res.Scopes,

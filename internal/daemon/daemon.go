@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,8 +197,8 @@ func (d *Daemon) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	var errs []error
-	for i := len(d.stops) - 1; i >= 0; i-- {
-		errs = append(errs, d.stops[i](ctx))
+	for _, stop := range slices.Backward(d.stops) {
+		errs = append(errs, stop(ctx))
 	}
 	d.models.close()
 	errs = append(errs, d.db.Close())

@@ -168,8 +168,7 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 
 func (d *Daemon) explainDelivery(ctx context.Context, cause string, out *wire.Explanation) error {
 	items, err := d.outbox.List(ctx, outbox.Filter{Run: cause})
-	for i := len(items) - 1; i >= 0; i-- {
-		it := items[i]
+	for _, it := range slices.Backward(items) {
 		out.Deliveries = append(out.Deliveries, wireDelivery(it))
 		if out.Reply == "" {
 			out.Reply = it.Text

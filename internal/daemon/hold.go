@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/approval"
@@ -58,8 +60,7 @@ func (d *Daemon) restorePending(ctx context.Context, _ wire.Empty) (out wire.Pen
 		if err != nil {
 			return out, err
 		}
-		for i := len(items) - 1; i >= 0; i-- { // the oldest first
-			it := items[i]
+		for _, it := range slices.Backward(items) { // the oldest first
 			out.Replies = append(out.Replies, wire.PendingReply{
 				ID: it.ID, Conversation: d.title(ctx, it.Conversation), Channel: it.Channel, QueuedAt: it.Queued,
 				InDoubt: state == outbox.Sending, Text: beginning(it.Text),
@@ -75,7 +76,9 @@ func (d *Daemon) restorePending(ctx context.Context, _ wire.Empty) (out wire.Pen
 			out.Later++
 			continue
 		}
-		var says struct{ Text string }
+		var says struct {
+			Text string `json:"text"`
+		}
 		_ = json.Unmarshal(t.Payload, &says) // what says nothing is shown by its kind
 		out.Timers = append(out.Timers, wire.PendingTimer{ID: t.ID, Kind: t.Kind, At: t.At, Text: beginning(says.Text)})
 	}
@@ -88,8 +91,8 @@ func (d *Daemon) restorePending(ctx context.Context, _ wire.Empty) (out wire.Pen
 	if err != nil {
 		return out, err
 	}
-	for i := len(list) - 1; i >= 0; i-- {
-		rec, steps, err := d.runs.Get(ctx, list[i].ID)
+	for _, live := range slices.Backward(list) {
+		rec, steps, err := d.runs.Get(ctx, live.ID)
 		if err != nil {
 			return out, err
 		}
@@ -143,13 +146,13 @@ func (d *Daemon) restoreRelease(ctx context.Context, req wire.RestoreReleaseRequ
 			return out, err
 		}
 	}
-	reason := ""
+	var reason strings.Builder
 	for _, left := range []struct {
 		set  bool
 		name string
 	}{{req.DropReplies, "drop_replies"}, {req.SkipOverdue, "skip_overdue"}, {req.CancelRuns, "cancel_runs"}} {
 		if left.set {
-			reason += left.name + " "
+			reason.WriteString(left.name + " ")
 		}
 	}
 	return out, d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
@@ -157,7 +160,7 @@ func (d *Daemon) restoreRelease(ctx context.Context, req wire.RestoreReleaseRequ
 			return err
 		}
 		tx.AfterCommit(d.schedules.Wake)
-		_, err := d.audit.AppendTx(ctx, tx, audit.Entry{Kind: "release", Actor: byOperator, Subject: byOperator, Outcome: "ok", Reason: reason + r.Restore})
+		_, err := d.audit.AppendTx(ctx, tx, audit.Entry{Kind: "release", Actor: byOperator, Subject: byOperator, Outcome: "ok", Reason: reason.String() + r.Restore})
 		return err
 	})
 }

@@ -224,9 +224,9 @@ func (h *house) answer(run string) wire.TurnResult {
 }
 
 // ask sends and waits for the answer.
-func (h *house) ask(conversation, text string) wire.TurnResult {
+func (h *house) ask(conversation, text string) {
 	h.t.Helper()
-	return h.answer(h.send(conversation, text).RunID)
+	h.answer(h.send(conversation, text).RunID)
 }
 
 func (h *house) explain(id string) wire.Explanation {
