@@ -12,16 +12,16 @@ import (
 )
 
 // A backup shares disk and processor with a store that is at work. It goes in pieces
-// that take a millisecond or two, so that a commit which meets one waits no longer
+// that take part of a millisecond, so that a commit which meets one waits no longer
 // than that, each written out at once, so that no commit has to wait for all of it,
 // and rests after each for twice as long as it took.
 const (
-	piece   = 128 << 10
+	piece   = 32 << 10
 	turn    = 16 << 10
 	maxRest = 50 * time.Millisecond
 	// From walHurry on the log that SQLite cannot fold grows faster than we read: we
 	// rest no more. At walLimit we give up.
-	walHurry = 192 << 20
+	walHurry = 1 << 30
 	walLimit = 2 << 30
 	// tell is how much is written between two notes of progress.
 	tell = 4 << 20
