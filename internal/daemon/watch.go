@@ -8,6 +8,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/run"
@@ -103,20 +104,28 @@ func (w *turnWatcher) look(ctx context.Context) (run.Record, bool, error) {
 	return rec, false, err
 }
 
-// tellQuestionAhead names the question that a run of the same key waits for, since this
-// one does not begin before it is decided, or the wait for it is over.
-func (w *turnWatcher) tellQuestionAhead(ctx context.Context, key string) error {
-	open, err := w.d.approvals.List(ctx, approval.Filter{State: approval.Pending})
+// tellQuestionAhead names the question that keeps a conversation from going on: a turn,
+// whose key is its conversation, does not begin before it is decided or the wait for it
+// is over.
+func (w *turnWatcher) tellQuestionAhead(ctx context.Context, conversation string) error {
+	open, err := w.d.approvals.List(ctx, approval.Filter{State: approval.Pending, Conversation: conversation})
 	if err != nil {
 		return err
 	}
 	for _, a := range open {
-		ahead, _, err := w.d.runs.Get(ctx, a.Run)
+		if w.told[a.ID] {
+			continue
+		}
+		var ahead run.Record
+		err := w.d.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+			ahead, err = w.d.runs.RecordIn(ctx, q, a.Run)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if w.told[a.ID] || ahead.Key != key || ahead.Wait != run.ForApproval {
-			continue
+		if ahead.Wait != run.ForApproval {
+			continue // it went on without; the approved call will be a run of its own
 		}
 		w.told[a.ID] = true
 		note := "waits for your decision before it: " + a.Summary + " (ombud approve " + a.ID + ", --deny for no)"
