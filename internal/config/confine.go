@@ -1,11 +1,5 @@
 package config
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
-
 // What happens where a program cannot be confined.
 const (
 	EnforceStrict = "strict" // it does not run
@@ -23,15 +17,4 @@ const (
 // Confine says how programs are confined.
 type Confine struct {
 	Enforce string // strict
-}
-
-// oneOf reads a value that is one of some words.
-func oneOf(words ...string) func(value) (string, error) {
-	return func(v value) (string, error) {
-		s, err := v.one()
-		if err == nil && !slices.Contains(words, s) {
-			err = &complaint{item: -1, msg: fmt.Sprintf("%q is none of %s", s, strings.Join(words, ", ")), near: nearest(s, words)}
-		}
-		return s, err
-	}
 }

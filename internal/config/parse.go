@@ -148,15 +148,15 @@ func parseStore(v value) (Store, error) {
 	return Store{Postgres: Secret{s}}, nil
 }
 
-// vaultSources are those of internal/vault.
-var vaultSources = []string{auto, "file", "passphrase", "env", "systemd", "keyring"}
-
-func parseVaultSource(v value) (string, error) {
-	s, err := v.one()
-	if err == nil && !slices.Contains(vaultSources, s) {
-		err = &complaint{item: -1, msg: fmt.Sprintf("%q is none of %s", s, strings.Join(vaultSources, ", ")), near: nearest(s, vaultSources)}
+// oneOf reads a value that is one of some words.
+func oneOf(words ...string) func(value) (string, error) {
+	return func(v value) (string, error) {
+		s, err := v.one()
+		if err == nil && !slices.Contains(words, s) {
+			err = &complaint{item: -1, msg: fmt.Sprintf("%q is none of %s", s, strings.Join(words, ", ")), near: nearest(s, words)}
+		}
+		return s, err
 	}
-	return s, err
 }
 
 func parseLog(v value) (Log, error) {

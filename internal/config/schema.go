@@ -24,11 +24,14 @@ const (
 	asInput   = "input"
 )
 
+// vaultSources are those of internal/vault.
+var vaultSources = []string{auto, "file", "passphrase", "env", "systemd", "keyring"}
+
 func table() []entry {
 	return []entry{
 		{path: "store", def: text("sqlite"), set: put(func(c *Config) *Store { return &c.Store }, parseStore),
 			doc: "Where everything is kept: sqlite (a file in the state directory) or postgres://user@host/database.\nA password does not belong here: use PGPASSFILE, PGPASSWORD or OMBUD_STORE."},
-		{path: "vault.source", def: text(auto), set: put(func(c *Config) *string { return &c.Vault.Source }, parseVaultSource),
+		{path: "vault.source", def: text(auto), set: put(func(c *Config) *string { return &c.Vault.Source }, oneOf(vaultSources...)),
 			doc: "What opens the store: file (a key file beside it), passphrase (of vault.passphrase_file, else you are asked in a terminal),\nenv (OMBUD_PASSPHRASE), systemd (the credential ombud-passphrase), keyring, or auto.\nauto takes the first there is of: the key file, the keyring, the credential, the passphrase file, the variable, a terminal."},
 		{path: "vault.passphrase_file", def: text(none), set: put(func(c *Config) *string { return &c.Vault.PassphraseFile }, parseFile),
 			doc: "A file with the passphrase in one line, which only you can read: an absolute path, or none."},
