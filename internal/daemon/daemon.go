@@ -97,37 +97,36 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // Daemon is every part, constructed.
 type Daemon struct {
-	o         Options
-	log       *slog.Logger
-	hide      *redact.Redactor // knows every secret; see hiding
-	secrets   *secret.Secrets
-	db        *db.DB
-	keeper    *vault.Keeper
-	vault     *vault.Vault
-	events    *eventlog.Log
-	audit     *audit.Audit
-	anchor    *audit.Anchor // nil: the record is not anchored
-	blobs     *blob.Store
-	budget    *budget.Budget
-	tools     *tool.Registry
-	processes *toolprocess.Processes
-	roles     *policy.Roles
-	approvals *approval.Approvals
-	grants    *grant.Grants
-	hold      *hold.Hold
-	act       *act.Act
-	runs      *run.Engine
-	schedules *schedule.Schedules
-	memory    *memory.Memory
-	outbox    *outbox.Outbox
-	agents    *agent.Agents
-	models    *models
-	prices    *model.Catalog
-	server    *ipc.Server
-
+	o           Options
+	log         *slog.Logger
+	hide        *redact.Redactor // knows every secret; see hiding
+	secrets     *secret.Secrets
+	db          *db.DB
+	keeper      *vault.Keeper
+	vault       *vault.Vault
+	vaultNotes  []string // what opening the vault found and mended
+	events      *eventlog.Log
+	audit       *audit.Audit
+	anchor      *audit.Anchor // nil: the record is not anchored
+	blobs       *blob.Store
+	budget      *budget.Budget
+	tools       *tool.Registry
+	confined    confining
+	processes   *toolprocess.Processes
 	checkpoints *checkpoint.Checkpoints
-
-	confined confining
+	roles       *policy.Roles
+	approvals   *approval.Approvals
+	grants      *grant.Grants
+	hold        *hold.Hold
+	act         *act.Act
+	runs        *run.Engine
+	schedules   *schedule.Schedules
+	memory      *memory.Memory
+	outbox      *outbox.Outbox
+	agents      *agent.Agents
+	models      *models
+	prices      *model.Catalog
+	server      *ipc.Server
 
 	// What connects below the operator.
 	jobs        *job.Jobs
@@ -144,8 +143,6 @@ type Daemon struct {
 	loops   sync.WaitGroup
 	quit    context.CancelFunc
 	unadopt func()
-
-	vaultNotes []string // what opening the vault found and mended
 }
 
 // start starts the parts in order and undoes it all if one fails (by close).
