@@ -184,11 +184,11 @@ func (k *Keeper) Rotate(ctx context.Context, to Kind, secret *Secret) error {
 	if to != "" && to != ByFile && to != ByKeyring {
 		return fault.New(fault.Invalid, "%s is no form to rotate to", to).WithHint("file or keyring; for a passphrase: ombud vault passphrase")
 	}
-	file, ring, phrase := e.Has(ByFile), e.Has(ByKeyring), e.Has(ByPassphrase)
+	kinds := kindsOf(e.without(ByRecovery))
 	if to != "" {
-		file, ring, phrase = to == ByFile, to == ByKeyring, false
+		kinds = []Kind{to}
 	}
-	if phrase {
+	if slices.Contains(kinds, ByPassphrase) {
 		if secret == nil {
 			return fault.New(fault.Invalid, "the vault has a passphrase, and rotating it needs the passphrase").
 				WithHint("run it in a terminal to be asked")
@@ -197,7 +197,7 @@ func (k *Keeper) Rotate(ctx context.Context, to Kind, secret *Secret) error {
 			return err
 		}
 	}
-	return k.rotate(ctx, e, master, file, ring, phrase, secret)
+	return k.rotate(ctx, e, master, secret, kinds...)
 }
 
 // knows checks a passphrase against the envelope.
@@ -210,11 +210,15 @@ func (k *Keeper) knows(e Envelope, secret *Secret) error {
 	return err
 }
 
-func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, file, ring, phrase bool, secret *Secret) error {
+// rotate puts new wraps of these kinds in the place of all but the recovery key's.
+func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, secret *Secret, kinds ...Kind) error {
+	if err := k.sources.Use.Opens(kinds...); err != nil { // before anything is put anywhere
+		return err
+	}
+	file, phrase := slices.Contains(kinds, ByFile), slices.Contains(kinds, ByPassphrase)
 	// next is what holds in the end; bridge opens by the old key file too, until the
 	// new one has its name.
-	next := e.without(ByFile, ByKeyring, ByPassphrase)
-	next.Retired = e.Retired
+	next := e.retire().without(ByKeyring, ByPassphrase)
 	var proofs []proof
 	var opened Wrap
 	add := func(w Wrap, secret []byte) {
@@ -227,7 +231,7 @@ func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, file, ri
 		}
 		add(w, secret.bytes)
 	}
-	if ring {
+	if slices.Contains(kinds, ByKeyring) {
 		account := k.account()
 		key, err := newRingKey(ctx, k.sources.Ring, account)
 		if err != nil {
@@ -241,7 +245,7 @@ func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, file, ri
 		}
 		add(w, key)
 	}
-	var bridge Envelope
+	bridge := next
 	if file {
 		key := make([]byte, KeySize)
 		defer clear(key)
@@ -256,18 +260,9 @@ func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, file, ri
 		if phrase { // one passphrase: the new wrap opens by the same
 			bridge = e.without(ByRecovery, ByPassphrase).with(next.Wraps...)
 		}
-		if err := k.sources.Use.Opens(kindsOf(next)...); err != nil {
-			return err
-		}
 		if err := write(k.files.NextKey, key, false, nil); err != nil {
 			return err
 		}
-	} else {
-		next = e.withRetired(next)
-		bridge = next
-	}
-	if err := k.sources.Use.Opens(kindsOf(next)...); err != nil {
-		return err
 	}
 	if err := k.save(bridge, opened, proofs...); err != nil {
 		return err
@@ -284,14 +279,6 @@ func (k *Keeper) rotate(ctx context.Context, e Envelope, master []byte, file, ri
 	}
 	k.forget(ctx, e, next)
 	return k.tidy()
-}
-
-// withRetired remembers the key file that e had and next has no more.
-func (e Envelope) withRetired(next Envelope) Envelope {
-	if e.Has(ByFile) && !next.Has(ByFile) {
-		next.Retired = e.retire().Retired
-	}
-	return next
 }
 
 // forget removes keys from the keyring that open nothing any more. One that stays
@@ -355,7 +342,7 @@ func (k *Keeper) Recover(ctx context.Context, recovery, passphrase *Secret) erro
 	}
 	defer check.Close()
 	if passphrase == nil {
-		return k.rotate(ctx, e, master, true, false, false, nil)
+		return k.rotate(ctx, e, master, nil, ByFile)
 	}
 	was := e
 	if err := k.toPassphrase(ctx, e.without(ByKeyring), master, passphrase, false); err != nil {

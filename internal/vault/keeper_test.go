@@ -199,6 +199,9 @@ func TestAChangeThatTheConfiguredSourceCouldNotOpenIsRefused(t *testing.T) {
 	if !bytes.Equal(before, k.Copy()) || !h.exists(h.files.Key) {
 		t.Error("it was changed")
 	}
+	if n := h.ring.len(); n != 0 {
+		t.Errorf("%d keys were left in the keyring", n)
+	}
 }
 
 func TestArgon2idRunsOnceAtAStart(t *testing.T) {
