@@ -119,20 +119,27 @@ func (a *Act) resume(ctx context.Context, k *call, s run.Step, err error) (Resul
 	if err == nil && !bytes.Equal(s.InputMAC, k.mac) {
 		err = fault.New(fault.Conflict, "the step was begun with another call")
 	}
+	if err == nil && k.apr == "" {
+		// By its place and not by what the call is now: that may be another.
+		spent, e := a.Approvals.List(ctx, approval.Filter{State: approval.Used, Run: k.run.ID(), Step: k.Step, Limit: 1})
+		if e != nil {
+			return Result{}, e
+		}
+		for _, apr := range spent {
+			k.apr = apr.ID
+			if !bytes.Equal(apr.CallHash, k.hash) {
+				err = errChanged
+			}
+		}
+	}
 	if err != nil {
 		return a.lost(ctx, k, err)
 	}
-	if k.apr == "" {
-		apr, found, err := a.findApproval(ctx, k)
-		if err != nil {
-			return Result{}, err
-		}
-		if found {
-			k.apr = apr.ID
-		}
-	}
 	return a.execute(ctx, k, false)
 }
+
+// errChanged says that an approval was given for something else.
+var errChanged = fault.New(fault.Denied, "the tool or the call has changed since it was approved")
 
 // decide is stage 4.
 func (a *Act) decide(ctx context.Context, k *call) (Result, error) {
@@ -243,13 +250,14 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 	c.Label = label.Join(c.Label, apr.Label)
 	k, err := a.prepare(r, c, begun)
 	k.apr = apr.ID
+	if err == nil && !bytes.Equal(k.bind(apr.Run, apr.Step), apr.CallHash) {
+		err = errChanged
+	}
 	switch {
 	case begun:
 		return a.resume(ctx, k, s, err)
 	case err != nil:
 		return a.refuse(ctx, k, err)
-	case !bytes.Equal(k.bind(apr.Run, apr.Step), apr.CallHash):
-		return a.refuse(ctx, k, fault.New(fault.Denied, "the tool or the call has changed since it was approved"))
 	}
 	k.hash = apr.CallHash
 	k.permit = a.policyInput(k)

@@ -101,6 +101,7 @@ type Filter struct {
 	State        State
 	Conversation string
 	Run          string
+	Step         string
 	Before       string // an id, exclusive, to go on behind
 	Limit        int    // default 100, at most 1000
 }
@@ -117,6 +118,7 @@ func (a *Approvals) List(ctx context.Context, f Filter) (out []Approval, err err
 	narrow("state = $", string(f.State))
 	narrow("conversation = $", f.Conversation)
 	narrow("run = $", f.Run)
+	narrow("step = $", f.Step)
 	narrow("id < $", f.Before)
 	limit := f.Limit
 	if limit <= 0 {
