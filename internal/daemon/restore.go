@@ -358,12 +358,12 @@ func (r *restoring) decide(ctx context.Context) error {
 		}
 		return backup.Decide(in, r.plan)
 	})
-	if err != nil && !fault.Is(err, fault.Unknown) {
-		_, settled := backup.SettleStore(in, "")
-		return errors.Join(err, settled)
+	if fault.Is(err, fault.Unknown) { // the files stay ready: the rows may be there
+		return fault.New(fault.Unknown, "restore: %w", err).WithHint("start it with ombud up: it asks the store, and finishes the restore or drops it")
 	}
 	if err != nil {
-		return err // the next start asks the store
+		_, settled := backup.SettleStore(in, "")
+		return errors.Join(err, settled)
 	}
 	failpoint.Hit("restore.committed")
 	_, err = backup.SettleStore(in, r.plan.Restore)

@@ -210,8 +210,9 @@ func quoted(names []string) string {
 }
 
 // Load makes an empty store of the given schema and lets fill put rows into it, all
-// in one transaction: after an error or a kill it is as empty as before. On
-// PostgreSQL it refuses, as Conflict, a database that holds anything.
+// in one transaction: after an error or a kill it is as empty as before, except class
+// Unknown: the connection to PostgreSQL was lost while it committed. On PostgreSQL it
+// refuses, as Conflict, a database that holds anything.
 func Load(ctx context.Context, o Options, schema int64, fill func(ctx context.Context, l *Loader) error) (err error) {
 	steps, err := Migrations()
 	if err != nil {
@@ -270,7 +271,13 @@ func (d *DB) load(ctx context.Context, dsn string, fill func(ctx context.Context
 	if err := fill(ctx, l); err != nil {
 		return err
 	}
-	return l.s.commit(ctx)
+	if err := l.s.commit(ctx); err != nil {
+		if d.postgres && !l.s.refused(err) {
+			return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", d.dialect.classify(err))
+		}
+		return err
+	}
+	return nil
 }
 
 // Loader puts rows into a store that is being made.

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
 	"github.com/ombud-run/ombud/internal/failpoint"
@@ -363,7 +362,7 @@ func (d *DB) commit(b *batch) error {
 		d.rollback(b)
 		return commitSQLite(cause)
 	}
-	if _, answered := errors.AsType[*pgconn.PgError](err); errors.Is(err, errRolledBack) || answered && !b.s.broken() {
+	if b.s.refused(err) {
 		d.rollback(b)
 		return fault.New(fault.Unavailable, "commit: %w", cause)
 	}

@@ -234,6 +234,34 @@ func TestLostCommitThatNobodyCanSettleIsUnknown(t *testing.T) {
 	}
 }
 
+// A load whose commit was not answered may be there, and says so; the caller has what
+// belongs to the rows in its hands and must not throw it away.
+func TestALoadWhoseCommitIsNotAnsweredIsUnknown(t *testing.T) {
+	t.Parallel()
+	newest, err := db.NewestSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, there := range map[cut]int64{beforeServer: 0, afterServer: 1} {
+		o := dbtest.Options(t, dbtest.KindPostgres)
+		o.LockFile = ""
+		through := o
+		var p *proxy
+		p, through.DSN = newProxy(t, o.DSN)
+		err := db.Load(t.Context(), through, newest, func(ctx context.Context, l *db.Loader) error {
+			p.next.Store(int32(how)) // those of the migrations are over
+			return l.Rows(ctx, db.Table{Name: "meta", Columns: []string{"key", "value"}}, [][]any{{"k", "v"}})
+		})
+		<-p.did
+		if !fault.Is(err, fault.Unknown) {
+			t.Errorf("cut %d: told %v, want unknown", how, err)
+		}
+		if got := int64(len(keys(t, dbtest.Open(t, o)))); got != there {
+			t.Errorf("cut %d: %d rows", how, got)
+		}
+	}
+}
+
 // together makes the functions of n callers share a batch: the first is held
 // until the others wait.
 func together(t *testing.T, d *db.DB, n int, fn func(ctx context.Context, tx *db.Tx, i int) error) []error {

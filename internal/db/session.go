@@ -125,6 +125,13 @@ func (s *session) commit(ctx context.Context) error {
 	return nil
 }
 
+// refused reports whether an error of commit is PostgreSQL's word that nothing was
+// stored; else the answer was lost.
+func (s *session) refused(err error) bool {
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, errRolledBack) || answered && !s.broken()
+}
+
 var errRolledBack = errors.New("the server rolled the transaction back")
 
 // broken reports whether the connection is gone. SQLite's never is.
