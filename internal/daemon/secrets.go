@@ -31,6 +31,9 @@ func hiding(o Options) (Options, *redact.Redactor) {
 	hide := redact.New()
 	o.Logger = slog.New(hide.Handler(o.Logger.Handler()))
 	o.Environment.EachSecret(o.Config.Config, func(name, value string) { know(hide, o.Logger, name, []byte(value)) })
+	if o.Handed != nil {
+		know(hide, o.Logger, passphrase, o.Handed.Reveal())
+	}
 	if ask := o.Ask; ask != nil {
 		o.Ask = func(ctx context.Context, q vault.Question) (*vault.Secret, error) {
 			s, err := ask(ctx, q)

@@ -28,6 +28,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/logfile"
 	"github.com/ombud-run/ombud/internal/model/modeltest"
+	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -582,5 +583,28 @@ func TestWeakValuesOfTheEnvironmentAreTold(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "aaaaaaaaaa") {
 		t.Error(log.String())
+	}
+}
+
+// A passphrase that came through the pipe is in no variable and in no file: it is
+// known from the pipe alone.
+func TestAPassphraseThatWasHandedOverIsHidden(t *testing.T) {
+	t.Parallel()
+	for _, variable := range []bool{false, true} {
+		o, _ := phrased(options(t, ""), "")
+		handed, err := vault.NewPassphrase("the test", []byte("correct horse battery"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Handed, o.HandedVariable = handed, variable
+		var log safeBuffer
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c, _ := up(t, o)
+		if got := ask(t, c, "remember that it is correct horse battery"); strings.Contains(got.Reply, "correct horse") {
+			t.Errorf("handed over, from the variable %t: %q", variable, got.Reply)
+		}
+		if list, err := c.MemoryList(t.Context(), wire.MemoryListRequest{}); err != nil || strings.Contains(fmt.Sprint(list), "correct horse") {
+			t.Errorf("%v %v", list, err)
+		}
 	}
 }
