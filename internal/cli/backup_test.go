@@ -5,7 +5,6 @@ package cli
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,31 +19,13 @@ import (
 //	flip FILE    changes a byte in the middle of it
 func TestBackupScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{
-		Dir:           filepath.Join("testdata", "backup"),
-		UpdateScripts: *update,
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("OMBUD_HOME", filepath.Join(env.WorkDir, "home"))
-			env.Setenv("OMBUD_TEST_ROOF", "real")
-			env.Setenv("OMBUD_MODELS_MAIN", "builtin")
-			env.Setenv("TZ", "UTC")
-			env.Setenv("NO_COLOR", "")
-			in, err := instanceOf(env.Getenv)
-			if err != nil {
-				return err
-			}
-			env.Defer(func() { endDaemon(in) })
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": codeCmd,
-			"flip": func(ts *testscript.TestScript, _ bool, args []string) {
-				path := ts.MkAbs(args[0])
-				raw, err := os.ReadFile(path)
-				ts.Check(err)
-				raw[len(raw)/2] ^= 1
-				ts.Check(os.WriteFile(path, raw, 0o600))
-			},
+	play(t, "backup", true, map[string]func(*testscript.TestScript, bool, []string){
+		"flip": func(ts *testscript.TestScript, _ bool, args []string) {
+			path := ts.MkAbs(args[0])
+			raw, err := os.ReadFile(path)
+			ts.Check(err)
+			raw[len(raw)/2] ^= 1
+			ts.Check(os.WriteFile(path, raw, 0o600))
 		},
 	})
 }

@@ -62,13 +62,30 @@ var update = flag.Bool("update", false, "write what commands print into the scri
 //	lives N          so many daemons there were
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	play(t, "script", false, map[string]func(*testscript.TestScript, bool, []string){
+		"killdaemon": killCmd,
+		"interrupt":  interruptCmd,
+		"lives":      livesCmd,
+	})
+}
+
+// play runs the scripts of a directory of testdata, each with a home of its own and
+// more commands than code. What they start is the fake daemon, or with real the real
+// one and a model that needs no network.
+func play(t *testing.T, dir string, real bool, cmds map[string]func(*testscript.TestScript, bool, []string)) {
+	t.Helper()
+	cmds["code"] = codeCmd
 	testscript.Run(t, testscript.Params{
-		Dir:           filepath.Join("testdata", "script"),
+		Dir:           filepath.Join("testdata", dir),
 		UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("OMBUD_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("TZ", "UTC")
 			env.Setenv("NO_COLOR", "")
+			if real {
+				env.Setenv("OMBUD_TEST_ROOF", "real")
+				env.Setenv("OMBUD_MODELS_MAIN", "builtin")
+			}
 			in, err := instanceOf(env.Getenv)
 			if err != nil {
 				return err
@@ -76,12 +93,7 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { endDaemon(in) })
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":       codeCmd,
-			"killdaemon": killCmd,
-			"interrupt":  interruptCmd,
-			"lives":      livesCmd,
-		},
+		Cmds: cmds,
 	})
 }
 

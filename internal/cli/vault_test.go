@@ -21,28 +21,10 @@ import (
 //	take NAME         keeps the recovery key the last command printed in $NAME
 func TestVaultScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{
-		Dir:           filepath.Join("testdata", "vault"),
-		UpdateScripts: *update,
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("OMBUD_HOME", filepath.Join(env.WorkDir, "home"))
-			env.Setenv("OMBUD_TEST_ROOF", "real")
-			env.Setenv("OMBUD_MODELS_MAIN", "builtin")
-			env.Setenv("TZ", "UTC")
-			env.Setenv("NO_COLOR", "")
-			in, err := instanceOf(env.Getenv)
-			if err != nil {
-				return err
-			}
-			env.Defer(func() { endDaemon(in) })
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":       codeCmd,
-			"killdaemon": killCmd,
-			"nowhere":    nowhereCmd,
-			"take":       takeCmd,
-		},
+	play(t, "vault", true, map[string]func(*testscript.TestScript, bool, []string){
+		"killdaemon": killCmd,
+		"nowhere":    nowhereCmd,
+		"take":       takeCmd,
 	})
 }
 
