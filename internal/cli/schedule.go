@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ func (a *app) scheduleListCmd() *cobra.Command {
 		long: `NEXT is in your zone; where the schedule follows another one, the time there stands
 behind it. MISSED counts the instants that started nothing, since the schedule was made
 or its text was last changed: ombud events list --stream schedule:ID tells each.`,
-		example: "ombud schedule list\nombud schedule list --owner recipe:daily-briefing --json",
+		example: "ombud schedule list\nombud schedule list --owner agent:main --json",
 	}, func(ctx context.Context, _ []string) error {
 		res, err := a.client.ScheduleList(ctx, req)
 		for err == nil && len(res.Schedules) > 0 && len(res.Schedules)%1000 == 0 {
@@ -49,7 +48,7 @@ or its text was last changed: ombud events list --stream schedule:ID tells each.
 		}
 		return a.show("schedules/1", res, func(p *page) { schedulesPage(p, res.Schedules) })
 	})
-	c.Flags().StringVar(&req.Owner, "owner", "", "only those of operator, agent:NAME, recipe:NAME or loop:NAME")
+	c.Flags().StringVar(&req.Owner, "owner", "", "only those of operator or agent:NAME")
 	return c
 }
 
@@ -122,9 +121,6 @@ func missedCell(x wire.Schedule) string {
 }
 
 func startsCell(x wire.Schedule) string {
-	if x.Target != "" {
-		return x.Target
-	}
 	to := ""
 	if x.Conversation != "" {
 		to = " in " + x.Conversation
@@ -135,7 +131,6 @@ func startsCell(x wire.Schedule) string {
 func (a *app) scheduleAddCmd() *cobra.Command {
 	var req wire.ScheduleAddRequest
 	var grace, jitter time.Duration
-	var payload string
 	var c *cobra.Command
 	c = a.command(spec{
 		use: "add WHEN --say TEXT", short: "let something start at times",
@@ -154,19 +149,14 @@ ombud schedule add '0 9 * * 1' --say "plan the week" --name week --grace 12h --r
 		args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) error {
 		req.When = args[0]
-		if (req.Say == "") == (req.Target == "") {
-			return fault.New(fault.Usage, "say what is to start: --say TEXT, or --start TARGET").WithHint("ombud schedule add --help")
+		if req.Say == "" {
+			return fault.New(fault.Usage, "give what an agent is told: --say TEXT").WithHint("ombud schedule add --help")
 		}
 		if c.Flags().Changed("grace") {
 			seconds := int64(grace / time.Second)
 			req.GraceS = &seconds
 		}
 		req.JitterS = int64(jitter / time.Second)
-		if payload != "" {
-			if req.Payload = json.RawMessage(payload); !json.Valid(req.Payload) {
-				return fault.New(fault.Usage, "the payload is a JSON object, not %s", payload)
-			}
-		}
 		res, err := a.client.ScheduleAdd(ctx, req)
 		if err != nil {
 			return err
@@ -180,8 +170,6 @@ ombud schedule add '0 9 * * 1' --say "plan the week" --name week --grace 12h --r
 	})
 	f := c.Flags()
 	f.StringVar(&req.Say, "say", "", "what an agent is told")
-	f.StringVar(&req.Target, "start", "", "or: what is started, by its name")
-	f.StringVar(&payload, "payload", "", "a JSON object that is handed to it")
 	f.StringVar(&req.Name, "name", "", "what to call it")
 	f.StringVar(&req.Zone, "zone", "", "time zone, such as Europe/Stockholm (default the daemon's)")
 	f.StringVar(&req.Conversation, "conversation", "", "where it is said (default main)")
@@ -211,7 +199,7 @@ func (a *app) scheduleChangeCmd(verb, doc, done string) *cobra.Command {
 	return a.command(spec{
 		use: verb + " SCHEDULE", short: doc,
 		long:    "SCHEDULE is a name, an id or the beginning of one; that of another owner is OWNER/NAME.",
-		example: "ombud schedule " + verb + " briefing\nombud schedule " + verb + " recipe:daily-briefing/morning", args: cobra.ExactArgs(1),
+		example: "ombud schedule " + verb + " briefing\nombud schedule " + verb + " agent:main/morning", args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) error {
 		call := map[string]func(context.Context, wire.ScheduleRequest) (wire.ScheduleResult, error){
 			"pause": a.client.SchedulePause, "resume": a.client.ScheduleResume, "rm": a.client.ScheduleRemove,

@@ -11,7 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
-// cannedSchedules answers for schedules: a briefing in Stockholm, one of a recipe that was
+// cannedSchedules answers for schedules: a briefing in Stockholm, one of an agent that was
 // paused, and one that is done.
 func cannedSchedules(m *ipc.Mux) {
 	next := time.Date(2026, 1, 3, 7, 30, 0, 0, time.UTC)
@@ -22,7 +22,7 @@ func cannedSchedules(m *ipc.Mux) {
 		Last: &wire.ScheduleLast{Outcome: "late", At: noon - 16_200_000_000, InZone: "2026-01-02T08:30:00+01:00", EndedAt: noon, RunID: "run_1"},
 	}
 	paused := wire.Schedule{
-		ID: "sch_2", Name: "morning", Owner: "recipe:daily", When: "@daily", Zone: "Local", Target: "recipe:daily", Missed: "skip", Overlap: "queue",
+		ID: "sch_2", Name: "morning", Owner: "agent:main", When: "@daily", Zone: "Local", Say: "good morning", Missed: "skip", Overlap: "queue",
 		State: "paused", AddedAt: noon,
 	}
 	done := wire.Schedule{
@@ -36,11 +36,8 @@ func cannedSchedules(m *ipc.Mux) {
 		return wire.ScheduleListResult{Schedules: []wire.Schedule{briefing, paused, done}}, nil
 	})
 	ipc.Handle(m, wire.ScheduleAdd, func(_ context.Context, req wire.ScheduleAddRequest) (wire.ScheduleResult, error) {
-		switch {
-		case req.Name == "briefing" && !req.Replace:
+		if req.Name == "briefing" && !req.Replace {
 			return wire.ScheduleResult{}, fault.New(fault.Conflict, "there is a schedule briefing already (sch_1)").WithHint("replace it, or take another name")
-		case req.Target != "":
-			return wire.ScheduleResult{}, fault.New(fault.NotFound, "there is nothing called %q that could be started", req.Target)
 		}
 		x := briefing
 		x.When, x.Zone, x.Last = req.When, req.Zone, nil

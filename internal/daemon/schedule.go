@@ -26,9 +26,6 @@ func (d *Daemon) openSchedules() {
 // nobody waits for.
 func (d *Daemon) fireSchedule(ctx context.Context, tx *db.Tx, f schedule.Firing) (string, error) {
 	starts := f.Schedule.Starts
-	if starts.Target != "" {
-		return "", noTarget(starts.Target)
-	}
 	in := agent.Inbound{
 		Address: agent.Local(named(starts.Conversation)), Title: named(starts.Conversation), Agent: starts.Agent,
 		Sender: "schedule:" + f.Schedule.ID, SenderName: "schedule " + f.Schedule.Name, Text: starts.Say,
@@ -70,11 +67,6 @@ func standing(x schedule.Schedule, at agent.Address) (label.Source, label.Audien
 	return label.Own, audience, policy.Paired
 }
 
-func noTarget(name string) error {
-	return fault.New(fault.NotFound, "there is nothing called %q that could be started", name).
-		WithHint("a schedule can say something to an agent: --say TEXT")
-}
-
 // scheduleMethods are the operator's methods about schedules.
 func (d *Daemon) scheduleMethods(m *ipc.Mux) {
 	ipc.Handle(m, wire.ScheduleList, d.scheduleList)
@@ -114,7 +106,7 @@ func (d *Daemon) scheduleList(ctx context.Context, req wire.ScheduleListRequest)
 func (d *Daemon) scheduleAdd(ctx context.Context, req wire.ScheduleAddRequest) (wire.ScheduleResult, error) {
 	spec := schedule.Spec{
 		Owner: schedule.Operator, Name: req.Name, When: req.When, Zone: req.Zone,
-		Starts: schedule.Starts{Target: req.Target, Payload: req.Payload, Say: req.Say, Agent: req.Agent, Conversation: req.Conversation},
+		Starts: schedule.Starts{Say: req.Say, Agent: req.Agent, Conversation: req.Conversation},
 		Missed: schedule.Missed(req.Missed), Overlap: schedule.Overlap(req.Overlap), Jitter: time.Duration(req.JitterS) * time.Second,
 	}
 	if req.GraceS != nil {
@@ -122,10 +114,7 @@ func (d *Daemon) scheduleAdd(ctx context.Context, req wire.ScheduleAddRequest) (
 			spec.Grace = -1
 		}
 	}
-	switch {
-	case req.Target != "" && req.Say == "":
-		return wire.ScheduleResult{}, noTarget(req.Target)
-	case req.Replace && req.Name == "":
+	if req.Replace && req.Name == "" {
 		return wire.ScheduleResult{}, fault.New(fault.Invalid, "what is replaced needs its name")
 	}
 	if err := d.canHear(ctx, req); err != nil {
@@ -157,7 +146,7 @@ func (d *Daemon) canHear(ctx context.Context, req wire.ScheduleAddRequest) error
 
 func wireSchedule(x schedule.Schedule) wire.Schedule {
 	out := wire.Schedule{
-		ID: x.ID, Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Say: x.Starts.Say, Target: x.Starts.Target, Payload: x.Starts.Payload,
+		ID: x.ID, Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Say: x.Starts.Say,
 		Agent: x.Starts.Agent, Conversation: x.Starts.Conversation, Missed: string(x.Missed), GraceS: int64(max(0, x.Grace) / time.Second),
 		Overlap: string(x.Overlap), JitterS: int64(x.Jitter / time.Second), State: string(x.State), AddedAt: x.Created,
 		Fired: x.FiredCount, MissedCount: x.MissedCount,
@@ -195,7 +184,7 @@ func (d *Daemon) lastFiring(ctx context.Context, name string) (event, runID stri
 func (d *Daemon) overdueSchedules(ctx context.Context) (out []wire.PendingTimer, err error) {
 	list, err := d.schedules.Overdue(ctx, most)
 	for _, x := range list {
-		out = append(out, wire.PendingTimer{ID: x.ID, Kind: "schedule", At: x.Next, Text: beginning(x.Name + ": " + x.Starts.Say + x.Starts.Target)})
+		out = append(out, wire.PendingTimer{ID: x.ID, Kind: "schedule", At: x.Next, Text: beginning(x.Name + ": " + x.Starts.Say)})
 	}
 	return out, err
 }

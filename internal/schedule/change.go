@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -21,17 +20,16 @@ import (
 
 // changed is the payload of schedule.added, .changed, .paused, .resumed and .removed.
 type changed struct {
-	Name   string `json:"name,omitempty"`
-	Owner  string `json:"owner"`
-	When   string `json:"when"`
-	Zone   string `json:"zone"`
-	Target string `json:"target,omitempty"`
-	Next   string `json:"next,omitempty"`
-	Anew   bool   `json:"anew,omitempty"` // it inherits nothing: the rule is another
+	Name  string `json:"name,omitempty"`
+	Owner string `json:"owner"`
+	When  string `json:"when"`
+	Zone  string `json:"zone"`
+	Next  string `json:"next,omitempty"`
+	Anew  bool   `json:"anew,omitempty"` // it inherits nothing: the rule is another
 }
 
 func (s *Schedules) tell(ctx context.Context, tx *db.Tx, verb, by string, x *Schedule, anew bool) error {
-	c := changed{Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Target: x.Starts.Target, Anew: anew}
+	c := changed{Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Anew: anew}
 	if x.State == Active && x.Next != Never {
 		c.Next = show(x.Next, s.rules.location(x))
 	}
@@ -80,8 +78,6 @@ func check(spec Spec) (Spec, *cron.Schedule, string, error) {
 	if spec.Starts.Label.Sources == nil {
 		spec.Starts.Label = label.Of(label.Operator, label.OperatorOnly)
 	}
-	payload, object := compact(spec.Starts.Payload)
-	spec.Starts.Payload = payload
 	c, rule, err := read(spec.When, spec.Zone)
 	if err != nil {
 		return spec, nil, "", err
@@ -103,29 +99,12 @@ func check(spec Spec) (Spec, *cron.Schedule, string, error) {
 		return bad("the jitter is from 0 to %d h", int(maxJitter.Hours()))
 	case c.Period() > 0 && spec.Jitter >= c.Period():
 		return bad("the jitter is as long as the period, so instants would overtake each other")
-	case (spec.Starts.Say == "") == (spec.Starts.Target == ""):
-		return bad("a schedule says something or starts a target, one of them")
+	case spec.Starts.Say == "":
+		return bad("a schedule says something, and this one has no text")
 	case len(spec.Starts.Say) > maxSay:
 		return bad("the text has %d bytes; at most %d are taken", len(spec.Starts.Say), maxSay)
-	case len(spec.Starts.Payload) > maxPayload:
-		return bad("the payload has %d bytes; at most %d are taken", len(spec.Starts.Payload), maxPayload)
-	case !object:
-		return bad("the payload is no JSON object")
 	}
 	return spec, c, rule, nil
-}
-
-// compact is the one form of a payload, so that the same one is no change.
-func compact(raw json.RawMessage) (json.RawMessage, bool) {
-	if len(raw) == 0 {
-		return nil, true
-	}
-	var into map[string]json.RawMessage
-	if json.Unmarshal(raw, &into) != nil || into == nil {
-		return raw, false
-	}
-	out, err := json.Marshal(raw)
-	return out, err == nil
 }
 
 // start makes a rule count from now, and refuses one that would never fire.

@@ -44,7 +44,7 @@ func TestAScheduleFiresOnceForEachInstant(t *testing.T) {
 			t.Errorf("started %v", started)
 		}
 		j := h.payloads(x)[0]
-		if j.JobID != x.ID || j.JobName != "hourly" || string(j.Payload) != `{"prompt":"do hourly"}` || j.Owner != Operator || j.LateUS != 1e6 {
+		if j.JobID != x.ID || j.JobName != "hourly" || j.Payload.Prompt != "do hourly" || j.Owner != Operator || j.LateUS != 1e6 {
 			t.Errorf("its event says %+v", j)
 		}
 		for event := range started {
@@ -376,7 +376,7 @@ func TestAThousandDueAtOnceKeepTheirOrderInFewCommits(t *testing.T) {
 		const n = 1000
 		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			for i := range n {
-				spec := Spec{Owner: "loop:many", Name: fmt.Sprint("n", i), When: fmt.Sprintf("%d 13 * * *", i%2), Zone: "UTC", Starts: Starts{Target: "loop:many"}}
+				spec := Spec{Owner: "loop:many", Name: fmt.Sprint("n", i), When: fmt.Sprintf("%d 13 * * *", i%2), Zone: "UTC", Starts: Starts{Say: "x"}}
 				if _, err := h.s.AddTx(ctx, tx, spec, Operator); err != nil {
 					return err
 				}
@@ -517,7 +517,7 @@ func TestTheSchedulesOfAnOwnerAreReplaced(t *testing.T) {
 		t.Parallel()
 		h := newHouse(t, d, "2026-03-04T12:00:00Z")
 		spec := func(name, when string) Spec {
-			return Spec{Owner: "recipe:daily", Name: name, When: when, Zone: "UTC", Starts: Starts{Target: "recipe:daily", Payload: []byte(`{ "a" : 1 }`)}}
+			return Spec{Owner: "recipe:daily", Name: name, When: when, Zone: "UTC", Starts: Starts{Say: "x"}}
 		}
 		replace := func(specs ...Spec) error {
 			return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -579,11 +579,8 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		"overtake":             func(s *Spec) { s.When, s.Jitter = "@every 1m", time.Minute },
 		"jitter is from":       func(s *Spec) { s.Jitter = 25 * time.Hour },
 		"grace is at most":     func(s *Spec) { s.Grace = 9000 * time.Hour },
-		"or starts a target":   func(s *Spec) { s.Starts.Target = "loop:x" },
-		"starts a target":      func(s *Spec) { s.Starts.Say = " \n " },
+		"has no text":          func(s *Spec) { s.Starts.Say = " \n " },
 		"at most 16384":        func(s *Spec) { s.Starts.Say = strings.Repeat("x", maxSay+1) },
-		"no JSON object":       func(s *Spec) { s.Starts.Payload = []byte("[]") },
-		"at most 65536":        func(s *Spec) { s.Starts.Payload = []byte(strings.Repeat("x", maxPayload+1)) },
 		"it is empty":          func(s *Spec) { s.When = "" },
 		"there is no @reboot":  func(s *Spec) { s.When = "@reboot" },
 		"no number of whole s": func(s *Spec) { s.When = "@every 10ms" },
@@ -673,7 +670,7 @@ func TestAnIdleLoopSleeps(t *testing.T) {
 	for part := range 20 {
 		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			for i := range 500 {
-				spec := Spec{Owner: "loop:many", Name: fmt.Sprintf("n%d-%d", part, i), When: fmt.Sprintf("%d 11 * * *", i%60), Zone: "UTC", Starts: Starts{Target: "loop:many"}}
+				spec := Spec{Owner: "loop:many", Name: fmt.Sprintf("n%d-%d", part, i), When: fmt.Sprintf("%d 11 * * *", i%60), Zone: "UTC", Starts: Starts{Say: "x"}}
 				if _, err := h.s.AddTx(ctx, tx, spec, Operator); err != nil {
 					return err
 				}

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -33,13 +32,12 @@ const (
 
 // Job is the payload of them all. The first four keys are KARMAX's.
 type Job struct {
-	JobID   string          `json:"job_id"`
-	JobName string          `json:"job_name"`
-	AgentID string          `json:"agent_id"`
-	Payload json.RawMessage `json:"payload"`
+	JobID   string `json:"job_id"`
+	JobName string `json:"job_name"`
+	AgentID string `json:"agent_id"`
+	Payload Said   `json:"payload"`
 
 	Owner   string  `json:"owner"`
-	Target  string  `json:"target,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	At      string  `json:"at"` // the nominal instant, with the offset of the zone
 	AtUS    int64   `json:"at_us"`
@@ -48,6 +46,11 @@ type Job struct {
 	Count   int     `json:"count,omitempty"` // of a row
 	More    bool    `json:"more,omitempty"`  // Count is the least there were
 	Why     string  `json:"why,omitempty"`
+}
+
+// Said is what a firing starts with.
+type Said struct {
+	Prompt string `json:"prompt,omitempty"` // absent: the schedule cannot be read
 }
 
 // Start looks through the schedules, since the machine's zone, its zone data or its
@@ -333,8 +336,8 @@ func (s *Schedules) failed(ctx context.Context, tx *db.Tx, now int64, x *Schedul
 
 func (s *Schedules) job(x *Schedule, loc *time.Location, v verdict) Job {
 	return Job{
-		JobID: x.ID, JobName: x.title(), AgentID: x.Starts.Agent, Payload: x.Starts.payload(),
-		Owner: x.Owner, Target: x.Starts.Target, At: show(v.instant, loc), AtUS: v.instant,
+		JobID: x.ID, JobName: x.title(), AgentID: x.Starts.Agent, Payload: Said{x.Starts.Say},
+		Owner: x.Owner, At: show(v.instant, loc), AtUS: v.instant,
 	}
 }
 
@@ -344,22 +347,6 @@ func (x *Schedule) title() string {
 		return x.ID
 	}
 	return x.Name
-}
-
-func (s Starts) payload() json.RawMessage {
-	if len(s.Payload) > 0 {
-		return s.Payload
-	}
-	if s.Say == "" {
-		return json.RawMessage("{}")
-	}
-	raw, err := json.Marshal(struct {
-		Prompt string `json:"prompt"`
-	}{s.Say})
-	if err != nil {
-		return json.RawMessage("{}") // a string always encodes
-	}
-	return raw
 }
 
 func streamOf(id string) string { return "schedule:" + id }

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"math"
 	"sync"
@@ -71,16 +70,13 @@ const (
 	Manual = "manual"
 )
 
-// Starts is what a firing starts: a target by its name, or a message to an agent.
+// Starts is what a firing starts: a message to an agent.
 type Starts struct {
-	Target  string          `json:"target,omitempty"`  // such as recipe:daily-briefing
-	Payload json.RawMessage `json:"payload,omitempty"` // an object the target is handed
-
-	Say          string `json:"say,omitempty"`
+	Say          string `json:"say"`
 	Agent        string `json:"agent,omitempty"`        // who is told; "" for the default
 	Conversation string `json:"conversation,omitempty"` // where, by id or local name
 
-	// Label is whose words Say and Payload are. The zero Label is the operator's.
+	// Label is whose words Say is. The zero Label is the operator's.
 	Label label.Label `json:"label,omitzero"`
 }
 
@@ -104,7 +100,6 @@ const (
 	maxJitter    = 24 * time.Hour
 	maxGrace     = 366 * 24 * time.Hour
 	maxSay       = 16 << 10
-	maxPayload   = 64 << 10
 )
 
 // Last is how the newest settled instant ended.

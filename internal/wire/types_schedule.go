@@ -1,32 +1,28 @@
 package wire
 
-import "encoding/json"
-
 // Schedule is something that starts by itself at times.
 type Schedule struct {
-	ID           string          `json:"id"`
-	Name         string          `json:"name"`                   // the id if it was given none
-	Owner        string          `json:"owner"`                  // operator, agent:NAME, recipe:NAME, loop:NAME
-	When         string          `json:"when"`                   // as it was written
-	Zone         string          `json:"zone"`                   // IANA name; Local is the machine's
-	Say          string          `json:"say,omitempty"`          // what is said to the agent
-	Target       string          `json:"target,omitempty"`       // or: what is started
-	Payload      json.RawMessage `json:"payload,omitempty"`      // what the target is handed
-	Agent        string          `json:"agent,omitempty"`        // who is told; empty: the default
-	Conversation string          `json:"conversation,omitempty"` // where; empty: main
-	Missed       string          `json:"missed"`                 // once, skip, all
-	GraceS       int64           `json:"grace_s"`                // how late one still fires, with once
-	Overlap      string          `json:"overlap"`                // skip, queue
-	JitterS      int64           `json:"jitter_s,omitempty"`     // each instant is delayed by less than this
-	State        string          `json:"state"`                  // active, paused, done
-	AddedAt      int64           `json:"added_at"`               // Unix µs
-	NextAt       int64           `json:"next_at,omitempty"`      // the next nominal instant, Unix µs; absent: none
-	Next         string          `json:"next,omitempty"`         // the same in its zone, RFC 3339
-	FireAt       int64           `json:"fire_at,omitempty"`      // when that is due with its jitter, Unix µs
-	Last         *ScheduleLast   `json:"last,omitempty"`         // absent: no instant of this rule has come yet
-	Fired        int64           `json:"fired"`                  // instants of this rule that fired
-	MissedCount  int64           `json:"missed_count"`           // instants of this rule that were missed, skipped or failed
-	Problem      *Problem        `json:"problem,omitempty"`      // why it cannot be read
+	ID           string        `json:"id"`
+	Name         string        `json:"name"`                   // the id if it was given none
+	Owner        string        `json:"owner"`                  // operator, agent:NAME
+	When         string        `json:"when"`                   // as it was written
+	Zone         string        `json:"zone"`                   // IANA name; Local is the machine's
+	Say          string        `json:"say,omitempty"`          // what is said to the agent
+	Agent        string        `json:"agent,omitempty"`        // who is told; empty: the default
+	Conversation string        `json:"conversation,omitempty"` // where; empty: main
+	Missed       string        `json:"missed"`                 // once, skip, all
+	GraceS       int64         `json:"grace_s"`                // how late one still fires, with once
+	Overlap      string        `json:"overlap"`                // skip, queue
+	JitterS      int64         `json:"jitter_s,omitempty"`     // each instant is delayed by less than this
+	State        string        `json:"state"`                  // active, paused, done
+	AddedAt      int64         `json:"added_at"`               // Unix µs
+	NextAt       int64         `json:"next_at,omitempty"`      // the next nominal instant, Unix µs; absent: none
+	Next         string        `json:"next,omitempty"`         // the same in its zone, RFC 3339
+	FireAt       int64         `json:"fire_at,omitempty"`      // when that is due with its jitter, Unix µs
+	Last         *ScheduleLast `json:"last,omitempty"`         // absent: no instant of this rule has come yet
+	Fired        int64         `json:"fired"`                  // instants of this rule that fired
+	MissedCount  int64         `json:"missed_count"`           // instants of this rule that were missed, skipped or failed
+	Problem      *Problem      `json:"problem,omitempty"`      // why it cannot be read
 }
 
 // ScheduleLast is how the newest instant of a schedule ended.
@@ -53,19 +49,17 @@ type ScheduleListResult struct {
 
 // ScheduleAddRequest adds a schedule. The fields are as in Schedule.
 type ScheduleAddRequest struct {
-	When         string          `json:"when"`
-	Zone         string          `json:"zone,omitempty"` // empty: the machine's
-	Name         string          `json:"name,omitempty"` // 1 to 64 of A-Z a-z 0-9 . _ : -
-	Say          string          `json:"say,omitempty"`  // this or target
-	Target       string          `json:"target,omitempty"`
-	Payload      json.RawMessage `json:"payload,omitempty"`
-	Agent        string          `json:"agent,omitempty"`
-	Conversation string          `json:"conversation,omitempty"`
-	Missed       string          `json:"missed,omitempty"`  // empty: once
-	GraceS       *int64          `json:"grace_s,omitempty"` // absent: 3600
-	Overlap      string          `json:"overlap,omitempty"` // empty: skip, or queue where all missed ones are made up for
-	JitterS      int64           `json:"jitter_s,omitempty"`
-	Replace      bool            `json:"replace,omitempty"` // the operator's schedule of that name becomes this one
+	When         string `json:"when"`
+	Zone         string `json:"zone,omitempty"` // empty: the machine's
+	Name         string `json:"name,omitempty"` // 1 to 64 of A-Z a-z 0-9 . _ : -
+	Say          string `json:"say"`            // what is said to the agent
+	Agent        string `json:"agent,omitempty"`
+	Conversation string `json:"conversation,omitempty"`
+	Missed       string `json:"missed,omitempty"`  // empty: once
+	GraceS       *int64 `json:"grace_s,omitempty"` // absent: 3600
+	Overlap      string `json:"overlap,omitempty"` // empty: skip, or queue where all missed ones are made up for
+	JitterS      int64  `json:"jitter_s,omitempty"`
+	Replace      bool   `json:"replace,omitempty"` // the operator's schedule of that name becomes this one
 }
 
 // ScheduleRequest names a schedule by its id, by the beginning of that, or by its name:
