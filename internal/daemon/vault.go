@@ -227,8 +227,10 @@ func (c vaultChange) rotate(ctx context.Context, req wire.VaultRotateRequest) (e
 		if secret, err = vault.NewPassphrase("the passphrase", []byte(req.Passphrase)); err != nil {
 			return fault.New(fault.Invalid, "%w", err)
 		}
-	} else if secret, err = c.keep.Given(ctx); err != nil {
-		return err
+	} else if req.To == "" { // with another form the passphrase goes, and need not be found
+		if secret, err = c.keep.Given(ctx); err != nil {
+			return err
+		}
 	}
 	defer secret.Wipe()
 	what := "rotate"

@@ -181,6 +181,27 @@ func TestOfTwoRotationsOneIsRefused(t *testing.T) {
 	_, _ = up(t, o)
 }
 
+// Who has lost the passphrase file of a daemon that runs can still have another form.
+func TestALostPassphraseFileDoesNotKeepFromAnotherForm(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "passphrase")
+	if err := os.WriteFile(path, []byte("correct horse"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, _ := phrased(options(t, fmt.Sprintf("vault:\n  passphrase_file: %q\n", path)), "")
+	c, _ := up(t, o)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.VaultRotate(t.Context(), wire.VaultRotateRequest{}); !fault.Is(err, fault.Config) {
+		t.Errorf("the same form, without the passphrase: %v", err)
+	}
+	st, err := c.VaultRotate(t.Context(), wire.VaultRotateRequest{To: "file"})
+	if err != nil || len(st.Wraps) != 1 || st.Wraps[0].Kind != "file" {
+		t.Errorf("%+v %v", st, err)
+	}
+}
+
 func TestTheVaultIsMendedFromAnyStore(t *testing.T) {
 	t.Parallel()
 	for _, kind := range dbtest.Kinds() {
