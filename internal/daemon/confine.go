@@ -80,7 +80,7 @@ func (d *Daemon) openConfine(cfg config.Config) error {
 // closeConfine ends every program. Nothing that acts runs any more.
 func (d *Daemon) closeConfine(ctx context.Context) error {
 	d.confined.launcher.Close()
-	err := d.writeDenials(ctx, d.confined.denials.collect(true))
+	err := d.flushDenials(ctx, true)
 	if d.confined.groups != nil {
 		err = errors.Join(err, d.confined.groups.Close())
 	}
@@ -111,17 +111,19 @@ func (d *Daemon) denied(n confine.Denial) {
 		return err
 	})
 	if err != nil {
-		d.confined.denials.owe(n)
+		d.confined.denials.owe(map[denialKey]int64{keyOf(n): 1})
 		d.log.Error("record a refusal", "error", err)
 	}
 }
 
-// writeDenials records the counts of those that got no entry of their own.
-func (d *Daemon) writeDenials(ctx context.Context, due map[denialKey]int64) error {
+// flushDenials records the counts of those that got no entry of their own: of the
+// hours before, or all.
+func (d *Daemon) flushDenials(ctx context.Context, all bool) error {
+	due := d.confined.denials.collect(all)
 	if len(due) == 0 {
 		return nil
 	}
-	return d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for key, n := range due {
 			_, err := d.audit.AppendTx(ctx, tx, audit.Entry{
 				Kind: "confine", Actor: "ombud", Subject: key.subject, Tool: key.tool, Outcome: "denied", Reason: "repeated", Count: n,
@@ -132,10 +134,10 @@ func (d *Daemon) writeDenials(ctx context.Context, due map[denialKey]int64) erro
 		}
 		return nil
 	})
-}
-
-func (d *Daemon) flushDenials(ctx context.Context) error {
-	return d.writeDenials(ctx, d.confined.denials.collect(false))
+	if err != nil {
+		d.confined.denials.owe(due) // the next time
+	}
+	return err
 }
 
 // denialKey is what refusals of jobs are counted by.
@@ -166,32 +168,45 @@ func keyOf(n confine.Denial) denialKey { return denialKey{n.Owner.Subject, n.Own
 func (r *denials) count(n confine.Denial) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if hour := r.now().Unix() / 3600; hour != r.hour {
-		r.hour = hour
-		clear(r.seen)
-	}
+	r.roll()
 	key := keyOf(n)
 	r.seen[key]++
-	if r.seen[key] > denialsEach {
-		r.due[key]++
-		return false
-	}
-	return true
+	return r.seen[key] <= denialsEach
 }
 
-// owe notes one whose entry could not be written.
-func (r *denials) owe(n confine.Denial) {
+// roll starts a new hour and makes the surplus of the last one due.
+func (r *denials) roll() {
+	if hour := r.now().Unix() / 3600; hour != r.hour {
+		r.settle()
+		r.hour = hour
+	}
+}
+
+func (r *denials) settle() {
+	for key, n := range r.seen {
+		if n > denialsEach {
+			r.due[key] += n - denialsEach
+		}
+	}
+	clear(r.seen)
+}
+
+// owe notes those whose entry could not be written.
+func (r *denials) owe(due map[denialKey]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.due[keyOf(n)]++
+	for key, n := range due {
+		r.due[key] += n
+	}
 }
 
-// collect takes what is due: of the hours before, or all.
+// collect takes what is due, with what this hour has so far if it is to be all.
 func (r *denials) collect(all bool) map[denialKey]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !all && r.now().Unix()/3600 == r.hour {
-		return nil
+	r.roll()
+	if all {
+		r.settle()
 	}
 	due := r.due
 	r.due = map[denialKey]int64{}

@@ -225,7 +225,7 @@ func (d *Daemon) startUpkeep(context.Context) error {
 		return d.hold.Look(ctx)
 	})
 	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
-	d.every(ctx, "write counted refusals of programs", time.Minute, d.flushDenials)
+	d.every(ctx, "write counted refusals of programs", time.Minute, func(ctx context.Context) error { return d.flushDenials(ctx, false) })
 	d.every(ctx, "note which secrets were used", time.Minute, d.secrets.Flush)
 	d.every(ctx, "forget old dedupe keys", time.Hour, func(ctx context.Context) error {
 		_, err := d.agents.PruneInbound(ctx, d.db.Time())
