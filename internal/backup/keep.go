@@ -14,12 +14,16 @@ import (
 // Extension ends the names of backups that are named by ombud.
 const Extension = ".ombud-backup"
 
-// stamp is how their time is written, so that names sort by it.
-const stamp = "20060102T150405Z"
+// stamp is how their time is written, so that names sort by it and no two backups of
+// an instance, one after the other, share one.
+const stamp = "20060102T150405.000Z"
+
+// Stamp is a time in names of backups and of what they replace.
+func Stamp(at time.Time) string { return at.UTC().Format(stamp) }
 
 // NameIn is the path of a new backup in a directory.
 func NameIn(dir, instance string, at time.Time) string {
-	return filepath.Join(dir, fmt.Sprintf("ombud-%s-%s%s", instance, at.UTC().Format(stamp), Extension))
+	return filepath.Join(dir, fmt.Sprintf("ombud-%s-%s%s", instance, Stamp(at), Extension))
 }
 
 // Prune removes all but the newest n backups of an instance in a directory, by their
@@ -29,7 +33,7 @@ func Prune(dir, instance string, n int) (removed []string, err error) {
 	if n < 1 {
 		return nil, fault.New(fault.Usage, "keep %d backups: at least one", n)
 	}
-	named := regexp.MustCompile(`^ombud-` + regexp.QuoteMeta(instance) + `-[0-9]{8}T[0-9]{6}Z` + regexp.QuoteMeta(Extension) + `$`)
+	named := regexp.MustCompile(`^ombud-` + regexp.QuoteMeta(instance) + `-[0-9]{8}T[0-9]{6}\.[0-9]{3}Z` + regexp.QuoteMeta(Extension) + `$`)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, readFault(err)

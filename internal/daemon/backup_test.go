@@ -275,6 +275,10 @@ func TestARestoreInPlaceIsKnownToItsAnchors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again, err := Restore(t.Context(), o, RestoreRequest{File: b.Path, Replace: true})
+	if err != nil || again.Replaced == res.Replaced { // at once, and what was replaced before stays
+		t.Fatalf("%+v after %+v, %v", again, res, err)
+	}
 	c, stop = up(t, o)
 	v, err := c.AuditVerify(t.Context(), wire.AuditVerifyRequest{})
 	if err != nil || v.Restores != 1 || v.GivenUp == 0 {
@@ -436,7 +440,7 @@ func TestABackupIsVerifiedWithoutItsInstance(t *testing.T) {
 			// The same without a daemon, by name, twice.
 			dir := t.TempDir()
 			for range 2 {
-				res, err := Backup(t.Context(), o, wire.BackupCreateRequest{Dir: dir, Keep: 1, Force: true}, quiet)
+				res, err := Backup(t.Context(), o, wire.BackupCreateRequest{Dir: dir, Keep: 1}, quiet)
 				if err != nil {
 					t.Fatal(err)
 				}

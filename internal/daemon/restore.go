@@ -128,7 +128,7 @@ func Restore(ctx context.Context, o Options, req RestoreRequest) (out wire.Resto
 	if err := backup.Room(in.StateDir, m); err != nil {
 		return out, err
 	}
-	r := &restoring{o: o, req: req, m: m, plan: backup.Plan{Restore: id.New("res"), Store: "sqlite", Aside: time.Now().UTC().Format("20060102T150405Z")}}
+	r := &restoring{o: o, req: req, m: m, plan: backup.Plan{Restore: id.New("res"), Store: "sqlite", Aside: backup.Stamp(time.Now())}}
 	defer func() {
 		if err != nil { // of what was not decided nothing stays
 			_ = os.RemoveAll(in.StagingDir())
