@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -94,6 +95,11 @@ func (d *Daemon) backupCreate(ctx context.Context, req wire.BackupCreateRequest,
 	}
 	defer d.backing.Unlock()
 	out, err := makeBackup(ctx, d.o, d.db, d.vault, req, false, send)
+	return out, noteBackup(ctx, d.db, d.audit, out, err)
+}
+
+// noteBackup records what became of a backup, which err says.
+func noteBackup(ctx context.Context, d *db.DB, a *audit.Audit, out wire.BackupResult, err error) error {
 	e := audit.Entry{Kind: "backup", Actor: byOperator, Subject: byOperator, Outcome: "ok"}
 	switch {
 	case out.Backup.ID == "":
@@ -101,21 +107,27 @@ func (d *Daemon) backupCreate(ctx context.Context, req wire.BackupCreateRequest,
 	case out.Backup.KeyIncluded:
 		e.Reason = "key_included"
 	}
-	noted := d.db.InTx(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
-		_, err := d.audit.AppendTx(ctx, tx, e)
+	noted := d.InTx(context.WithoutCancel(ctx), func(ctx context.Context, tx *db.Tx) error {
+		_, err := a.AppendTx(ctx, tx, e)
 		return err
 	})
 	if err == nil {
 		err = noted
 	}
-	return out, err
+	return err
 }
 
-// Backup writes a backup of an instance without its daemon.
+// Backup writes a backup of an instance without its daemon. It is audited too.
 func Backup(ctx context.Context, o Options, req wire.BackupCreateRequest, send func(wire.BackupProgress) error) (out wire.BackupResult, err error) {
 	err = withStore(ctx, o, func(d *db.DB, v *vault.Vault, _ *eventlog.Log) error {
 		out, err = makeBackup(ctx, o, d, v, req, true, send)
-		return err
+		// The record is opened last: where it cannot be written a backup is needed most.
+		ctx := context.WithoutCancel(ctx)
+		a := audit.New(d, v, "offline", o.Logger)
+		if unopened := a.Start(ctx); unopened != nil {
+			return errors.Join(err, unopened)
+		}
+		return errors.Join(noteBackup(ctx, d, a, out, err), a.Stop(ctx))
 	})
 	return out, err
 }

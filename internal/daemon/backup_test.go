@@ -451,6 +451,27 @@ func TestABackupIsVerifiedWithoutItsInstance(t *testing.T) {
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 				t.Errorf("kept %v, %v", left, err)
 			}
+			if _, err := Backup(t.Context(), o, wire.BackupCreateRequest{Dir: filepath.Join(dir, "none")}, quiet); !fault.Is(err, fault.Invalid) {
+				t.Errorf("to nowhere: %v", err)
+			}
+			// Each of them is on record.
+			c, _ = up(t, o)
+			tail, err := c.AuditTail(t.Context(), wire.AuditTailRequest{Limit: 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			became := map[string]int{}
+			for _, e := range tail.Entries {
+				if e.Kind == "backup" {
+					became[e.Outcome]++
+				}
+			}
+			if became["ok"] != 3 || became["invalid"] != 1 {
+				t.Errorf("the record has %v", became)
+			}
+			if _, err := c.AuditVerify(t.Context(), wire.AuditVerifyRequest{}); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
