@@ -212,7 +212,7 @@ func (d *Daemon) vaultRecoveryKey(ctx context.Context, _ wire.Empty) (wire.Vault
 func (c vaultChange) passphrase(ctx context.Context, req wire.VaultPassphraseRequest) error {
 	secret, err := vault.NewPassphrase("the new passphrase", []byte(req.Passphrase))
 	if err != nil {
-		return fault.New(fault.Invalid, "%w", err).WithHint("%s", fault.HintOf(err))
+		return fault.New(fault.Invalid, "%w", err)
 	}
 	defer secret.Wipe()
 	if err := secret.Strong(); err != nil {
@@ -252,7 +252,7 @@ func (c vaultChange) recover(ctx context.Context, req wire.VaultRecoverRequest) 
 			err = secret.Strong()
 		}
 		if err != nil {
-			return fault.New(fault.Invalid, "%w", err).WithHint("%s", fault.HintOf(err))
+			return fault.New(fault.Invalid, "%w", err)
 		}
 		defer secret.Wipe()
 	}
