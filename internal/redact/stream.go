@@ -44,39 +44,6 @@ func (s *Stream) Flush() []byte {
 // Reset forgets what was kept back: a new text begins.
 func (s *Stream) Reset() { s.held = nil }
 
-// Writer writes to w without the values. Close writes what was kept back; it does not
-// close w.
-func (r *Redactor) Writer(w io.Writer) io.WriteCloser { return &writer{s: r.NewStream(), w: w} }
-
-type writer struct {
-	s   *Stream
-	w   io.Writer
-	err error // sticks: after a failed write the place is lost
-}
-
-func (w *writer) Write(p []byte) (int, error) {
-	if w.err == nil {
-		w.put(w.s.Push(p))
-	}
-	if w.err != nil {
-		return 0, w.err
-	}
-	return len(p), nil
-}
-
-func (w *writer) put(b []byte) {
-	if len(b) > 0 {
-		_, w.err = w.w.Write(b)
-	}
-}
-
-func (w *writer) Close() error {
-	if w.err == nil {
-		w.put(w.s.Flush())
-	}
-	return w.err
-}
-
 // Reader reads from src without the values. Closing it closes src.
 func (r *Redactor) Reader(src io.ReadCloser) io.ReadCloser {
 	if r == nil {
