@@ -22,7 +22,6 @@ import (
 type Launcher struct {
 	o     Options
 	log   *slog.Logger
-	hide  []string // Options.Hide, resolved
 	probe *probe
 
 	settings settings
@@ -48,11 +47,9 @@ func New(o Options) (*Launcher, error) {
 		l.o.System = ownSystem(l)
 	}
 	l.probe = &probe{system: l.o.System}
-	hide, err := l.resolve(o.Hide)
-	if err != nil {
+	if _, err := l.resolve(o.Hide); err != nil {
 		return nil, err
 	}
-	l.hide = hide
 	return l, nil
 }
 
@@ -154,12 +151,12 @@ func (l *Launcher) check(s Spec) (Spec, error) {
 	}
 	p := &s.Profile
 	p.Limits = p.Limits.defaults()
+	p.Hide = slices.Concat(p.Hide, l.o.Hide) // looked up now: some of it may have come since
 	for _, list := range []*[]string{&p.Read, &p.Write, &p.Hide, &p.UnixSockets} {
 		if *list, err = l.resolve(*list); err != nil {
 			return s, err
 		}
 	}
-	p.Hide = slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.Hide, l.hide))))
 	return s, nil
 }
 

@@ -96,7 +96,7 @@ func take(p *plan, own []string) ([]placed, error) {
 	shown := slices.Concat(p.Write, p.Read)
 	for _, path := range p.Hide {
 		st, err := os.Lstat(path)
-		if err != nil || slices.Contains(p.Write, path) {
+		if err != nil {
 			continue // nothing there to hide
 		}
 		if anyWithin(path, own) && !anyWithin(path, shown) {

@@ -288,6 +288,41 @@ func TestHiddenIsNotSeenAndWhatIsInItByNameIs(t *testing.T) {
 
 // Somebody watches a nested job already, and it can have no namespaces: its walls
 // stand all the same.
+// What is hidden stays so where a profile names it word for word, and where it comes
+// only after the launcher.
+func TestHiddenIsWhatIsThereWhenAJobStarts(t *testing.T) {
+	t.Parallel()
+	eachSystem(t, func(t *testing.T, system string, _ *Launcher) {
+		state := outsideDir(t)
+		named, late, link := filepath.Join(state, "hidden"), filepath.Join(state, "late"), filepath.Join(state, "link")
+		l := launcher(t, Options{System: systemNamed(system), Hide: []string{named, late, link}})
+		work := t.TempDir()
+		for _, dir := range []string{late, filepath.Join(state, "kept")} {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "key"), []byte("secret"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink("kept", link); err != nil {
+			t.Fatal(err)
+		}
+		var out lockedBuffer
+		p := ShellProfile(work)
+		p.Read = append(p.Read, state)
+		p.Write = append(p.Write, named)
+		wait(t, start(t, l, Spec{
+			Path: "/bin/sh", Args: []string{"sh", "-c", `cat "$1/plain" "$1/hidden/key" "$1/late/key" "$1/link/key" "$1/kept/key"; echo x > "$1/hidden/key"; true`, "sh", state},
+			Env: []string{"PATH=/usr/bin:/bin"}, Dir: work, Stdout: &out, Profile: p,
+		}))
+		if got := out.String(); got != "text" {
+			t.Errorf("it read %q", got)
+		}
+		checkOutside(t, state)
+	})
+}
+
 func TestAJobInAJobIsConfined(t *testing.T) {
 	t.Parallel()
 	eachSystem(t, func(t *testing.T, system string, l *Launcher) {
