@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/ombud-run/ombud/internal/backup"
 	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
@@ -252,6 +255,53 @@ func TestAHoldListsWhatWouldHappen(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 		})
+	}
+}
+
+// A held instance keeps what it would clear away at another time.
+func TestAHeldInstanceForgetsNothing(t *testing.T) {
+	t.Parallel()
+	d, err := open(t.Context(), options(t, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(d.closeConfine(context.Background()), d.close()); err != nil {
+			t.Error(err)
+		}
+		d.keeper.Close()
+	}()
+	in := func(fn func(ctx context.Context, tx *db.Tx) error) {
+		t.Helper()
+		if err := d.db.InTx(t.Context(), fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO inbound (dedupe, event, run, conversation, body_mac, at) VALUES ($1, 'e', 'r', 'c', $1, 1)", []byte("old"))
+		return errors.Join(err, hold.SetTx(ctx, tx, hold.Record{Restore: "res_1"}))
+	})
+	if err := d.hold.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int64{1, 0} { // held, and let go
+		if err := d.forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := d.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+			var n int64
+			err := q.QueryRow(ctx, "SELECT count(*) FROM inbound").Scan(&n)
+			if n != want {
+				t.Errorf("%d keys kept, want %d", n, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == 1 {
+			in(func(ctx context.Context, tx *db.Tx) error { return d.hold.ReleaseTx(ctx, tx, "res_1") })
+		}
 	}
 }
 

@@ -227,27 +227,26 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
 	d.every(ctx, "write counted refusals of programs", time.Minute, func(ctx context.Context) error { return d.flushDenials(ctx, false) })
 	d.every(ctx, "note which secrets were used", time.Minute, d.secrets.Flush)
-	d.every(ctx, "forget old dedupe keys", time.Hour, func(ctx context.Context) error {
-		_, err := d.agents.PruneInbound(ctx, d.db.Time())
-		return err
-	})
-	d.every(ctx, "forget what has expired", time.Hour, func(ctx context.Context) error {
-		_, err := d.memory.Sweep(ctx)
-		return err
-	})
 	d.every(ctx, "end jobs whose run has ended", 5*time.Second, func(ctx context.Context) error {
 		_, err := d.jobs.Sweep(ctx)
 		return err
 	})
-	d.every(ctx, "forget old checkpoints", time.Hour, func(ctx context.Context) error {
-		_, err := d.checkpoints.Sweep(ctx)
-		return err
-	})
-	d.every(ctx, "sweep blobs", time.Hour, func(ctx context.Context) error {
-		_, err := d.blobs.Sweep(ctx)
-		return err
-	})
+	d.every(ctx, "forget what is old", time.Hour, d.forget)
 	return nil
+}
+
+// forget clears away what is kept for a time. A held instance keeps all of it: its
+// clock has moved on without it, and the refs of checkpoints that it does not know may
+// be those of the instance its backup was made of, which has the same key and works on.
+func (d *Daemon) forget(ctx context.Context) error {
+	if d.hold.Held() {
+		return nil
+	}
+	_, inbound := d.agents.PruneInbound(ctx, d.db.Time())
+	_, facts := d.memory.Sweep(ctx)
+	_, checkpoints := d.checkpoints.Sweep(ctx)
+	_, blobs := d.blobs.Sweep(ctx)
+	return errors.Join(inbound, facts, checkpoints, blobs)
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

@@ -3,7 +3,8 @@
 // A restored store believes it is the moment of its backup: what was queued then may
 // have been sent since, what was under way may have been done. So it starts held:
 // the engine of runs claims nothing and fires no timer, the outbox sends nothing and
-// nobody's message is taken in. Reading goes on, and so does what only moves rows.
+// nobody's message is taken in; nothing is forgotten for its age. Reading goes on, and so
+// does what only moves rows.
 //
 //	(none) ── restore, in the transaction that makes the store ──▶ held ── release ──▶ (none)
 //
