@@ -119,10 +119,7 @@ tools:
   shell: {allow: [cat]}
   web: {allow_private: true}
 `, l.model.URL, outside)
-	if kind == dbtest.KindPostgres {
-		more += fmt.Sprintf("store: %q\n", dbtest.PostgresDSN(t))
-	}
-	l.o = options(t, more)
+	l.o = options(t, more+storeOf(t, kind))
 	var err error
 	if l.log, err = logfile.Open(l.o.Instance.LogFile()); err != nil {
 		t.Fatal(err)

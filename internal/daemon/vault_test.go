@@ -62,11 +62,7 @@ func TestAVaultChangeIsRecordedWithoutItsSecrets(t *testing.T) {
 	for _, kind := range dbtest.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			store := ""
-			if kind == dbtest.KindPostgres {
-				store = fmt.Sprintf("store: %q\n", dbtest.PostgresDSN(t))
-			}
-			o, _ := phrased(options(t, store), "correct horse")
+			o, _ := phrased(options(t, storeOf(t, kind)), "correct horse")
 			var log safeBuffer
 			o.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			c, stop := up(t, o)
@@ -207,11 +203,7 @@ func TestTheVaultIsMendedFromAnyStore(t *testing.T) {
 	for _, kind := range dbtest.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			store := ""
-			if kind == dbtest.KindPostgres {
-				store = fmt.Sprintf("store: %q\n", dbtest.PostgresDSN(t))
-			}
-			o := options(t, store)
+			o := options(t, storeOf(t, kind))
 			_, stop := up(t, o)
 			if err := stop(); err != nil {
 				t.Fatal(err)
