@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
@@ -26,8 +28,14 @@ func repository(t *testing.T, dir string) {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git is needed: git %v: %v\n%s", args, err, out)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		err := confine.Start(cmd) // as a child of ours, or a daemon of this process buries it as an orphan
+		if err == nil {
+			err = confine.Wait(cmd)
+		}
+		if err != nil {
+			t.Fatalf("git is needed: git %v: %v\n%s", args, err, out.String())
 		}
 	}
 }
