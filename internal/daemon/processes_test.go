@@ -41,6 +41,30 @@ func words(t *testing.T) []string {
 	return []string{systemPython(t), script}
 }
 
+// pythonTool is the command of a tool process with one tool that does body, indented by
+// eight, for every call.
+func pythonTool(t *testing.T, dir, name, tool, body string) []string {
+	t.Helper()
+	script := filepath.Join(dir, name+".py")
+	text := `import json, os, struct, sys
+def write(m):
+    b = json.dumps(m).encode(); sys.stdout.buffer.write(struct.pack(">I", len(b)) + b); sys.stdout.buffer.flush()
+while True:
+    h = sys.stdin.buffer.read(4)
+    if len(h) < 4: sys.exit(0)
+    m = json.loads(sys.stdin.buffer.read(struct.unpack(">I", h)[0]))
+    if m["type"] == "ToolHello":
+        write({"type": "ToolRegister", "tools": [{"name": "` + tool + `", "description": "For a test.", "input_schema": {"type": "object"}, "required_scope": "tool:` + name + `"}]})
+    if m["type"] == "InvokeTool":` + body + `
+        write({"type": "ToolResult", "call_id": m["call_id"], "verified": "Verified", "output": output})
+    if m["type"] == "ToolShutdown": sys.exit(0)
+`
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{systemPython(t), script}
+}
+
 // TestAToolOfAnotherProgramFromAddToCall: added, it can be called by nobody; tested by
 // the operator, it works; granted, an agent calls it; what it says is labelled; after a
 // restart it is known before it runs; removed, it is gone.
@@ -157,24 +181,10 @@ func TestANoticeOfAToolProcessNeedsAGrant(t *testing.T) {
 	c, _ := up(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	script := filepath.Join(o.Instance.DataDir, "bell.py")
-	const bell = `import json, struct, sys
-def write(m):
-    b = json.dumps(m).encode(); sys.stdout.buffer.write(struct.pack(">I", len(b)) + b); sys.stdout.buffer.flush()
-while True:
-    h = sys.stdin.buffer.read(4)
-    if len(h) < 4: sys.exit(0)
-    m = json.loads(sys.stdin.buffer.read(struct.unpack(">I", h)[0]))
-    if m["type"] == "ToolHello": write({"type": "ToolRegister", "tools": [{"name": "ring", "description": "Ring.", "input_schema": {"type": "object"}, "required_scope": "tool:bell"}]})
-    if m["type"] == "InvokeTool":
+	command := pythonTool(t, o.Instance.DataDir, "bell", "ring", `
         write({"type": "DispatchNotification", "target": "operator", "message": "ding", "subject": "door"})
-        write({"type": "ToolResult", "call_id": m["call_id"], "verified": "Verified", "output": "rung"})
-    if m["type"] == "ToolShutdown": sys.exit(0)
-`
-	if err := os.WriteFile(script, []byte(bell), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := c.ToolsAdd(ctx, wire.ToolsAddRequest{Name: "bell", Command: []string{systemPython(t), script}, Scopes: []string{"tool:bell", "notify.send:operator"}})
+        output = "rung"`)
+	_, err := c.ToolsAdd(ctx, wire.ToolsAddRequest{Name: "bell", Command: command, Scopes: []string{"tool:bell", "notify.send:operator"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,25 +245,11 @@ func TestASecretReachesAToolProcessAndNothingElse(t *testing.T) {
 	c, _ := up(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	script := filepath.Join(o.Instance.DataDir, "teller.py")
-	const teller = `import json, os, struct, sys
-def write(m):
-    b = json.dumps(m).encode(); sys.stdout.buffer.write(struct.pack(">I", len(b)) + b); sys.stdout.buffer.flush()
-while True:
-    h = sys.stdin.buffer.read(4)
-    if len(h) < 4: sys.exit(0)
-    m = json.loads(sys.stdin.buffer.read(struct.unpack(">I", h)[0]))
-    if m["type"] == "ToolHello": write({"type": "ToolRegister", "tools": [{"name": "tell", "description": "Tell.", "input_schema": {"type": "object"}, "required_scope": "tool:teller"}]})
-    if m["type"] == "InvokeTool":
+	command := pythonTool(t, o.Instance.DataDir, "teller", "tell", `
         key = os.environ["API_KEY"]
         print("my key is " + key, file=sys.stderr, flush=True)
-        write({"type": "ToolResult", "call_id": m["call_id"], "verified": "NotApplicable", "output": "%d %s" % (len(key), key)})
-    if m["type"] == "ToolShutdown": sys.exit(0)
-`
-	if err := os.WriteFile(script, []byte(teller), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	req := wire.ToolsAddRequest{Name: "teller", Command: []string{systemPython(t), script}, Scopes: []string{"tool:teller"}, Secrets: []string{"API_KEY=weather-key"}}
+        output = "%d %s" % (len(key), key)`)
+	req := wire.ToolsAddRequest{Name: "teller", Command: command, Scopes: []string{"tool:teller"}, Secrets: []string{"API_KEY=weather-key"}}
 	if _, err := c.ToolsAdd(ctx, req); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a secret that is not there: %v", err)
 	}
@@ -277,6 +273,39 @@ while True:
 	}
 	if got, err := c.ToolsTest(ctx, wire.ToolsTestRequest{Name: "bound"}); err != nil || got.Problem == nil || !strings.Contains(got.Problem.Message, "bound to hosts") {
 		t.Errorf("a secret that is bound: %+v, %v", got, err)
+	}
+}
+
+// What a tool process changes in a work tree it was given can be taken back.
+func TestTheOperatorTakesBackWhatAToolProcessWrote(t *testing.T) {
+	t.Parallel()
+	o := options(t, "confine:\n  enforce: best\n")
+	c, _ := up(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	notes := filepath.Join(o.Instance.DataDir, "notes")
+	repository(t, notes)
+	a := filepath.Join(notes, "a.txt")
+	command := pythonTool(t, o.Instance.DataDir, "notes", "write", `
+        open("`+a+`", "w").write("its\n")
+        output = "written"`)
+	if _, err := c.ToolsAdd(ctx, wire.ToolsAddRequest{Name: "notes", Command: command, Scopes: []string{"tool:notes"}, Write: []string{notes}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.ToolsTest(ctx, wire.ToolsTestRequest{Name: "notes", Tool: "write"})
+	if err != nil || got.Call == nil || got.Call.Status != "ok" {
+		t.Fatalf("%+v, %+v, %v", got, got.Call, err)
+	}
+	list, err := c.UndoList(ctx, wire.UndoListRequest{All: true})
+	if err != nil || len(list.Checkpoints) != 1 || list.Checkpoints[0].Tool != "notes.write" || list.Checkpoints[0].Files != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	did, err := c.UndoRestore(ctx, wire.UndoRestoreRequest{ID: list.Checkpoints[0].ID})
+	if err != nil || did.Restored != 1 {
+		t.Errorf("%+v, %v", did, err)
+	}
+	if raw, err := os.ReadFile(a); err != nil || string(raw) != "mine\n" {
+		t.Errorf("undone is %q, %v", raw, err)
 	}
 }
 

@@ -66,6 +66,7 @@ func TestWhatAToolIsTakenFor(t *testing.T) {
 	s := setup(t, dbtest.SQLite(t), quick())
 	sp := spec("good")
 	sp.Reads, sp.Repeatable, sp.Narrow = []string{"echo"}, []string{"slow"}, []Bound{{Tool: "env", Scope: scope.Must("tool:act.env")}}
+	sp.Write = []string{"/notes"}
 	s.add(sp)
 	s.ready()
 	def := func(name string) tool.Definition {
@@ -87,6 +88,9 @@ func TestWhatAToolIsTakenFor(t *testing.T) {
 	}
 	if die.Source != label.Untrusted("tool:act") || die.Timeout != defaultTimeout || die.MaxOutput != maxOutput {
 		t.Errorf("%+v", die)
+	}
+	if got := die.Touches(nil); !slices.Equal(got, sp.Write) {
+		t.Errorf("may change %v", got)
 	}
 	needs, err := die.Scopes(nil)
 	if err != nil || len(needs) != 1 || needs[0].String() != "tool:act.die" {

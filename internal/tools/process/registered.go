@@ -191,6 +191,9 @@ func (s *Spec) definition(raw json.RawMessage, t Tool, held func() bool) (tool.D
 	if t.Repeatable {
 		def.Repeat = tool.Repeatable
 	}
+	if len(s.Write) > 0 { // its own directory is nobody's work tree
+		def.Touches = func(json.RawMessage) []string { return slices.Clone(s.Write) }
+	}
 	def.Destination = func(json.RawMessage) tool.Destination {
 		if networks[s.Network] == 0 && held() {
 			return tool.Destination{Nobody: true}
