@@ -28,9 +28,6 @@ const (
 	lookAgain   = 2 * time.Millisecond
 	// maxSweep bounds how much of a tree is searched for what an earlier daemon left.
 	maxSweep = 200_000
-	// threads is what a launcher itself needs of its job's number of processes: the
-	// kernel counts threads.
-	threads = 32
 )
 
 // CgroupOptions are what OpenCgroups needs.
@@ -358,7 +355,7 @@ func (g *group) Add(pid int) error {
 // It is Unavailable where nothing does.
 func (g *group) Limit(processes int) error {
 	for _, dir := range g.dirs() {
-		err := put(dir, "pids.max", strconv.Itoa(processes+threads))
+		err := put(dir, "pids.max", strconv.Itoa(processes+ownThreads))
 		if err == nil {
 			return nil
 		}

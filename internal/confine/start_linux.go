@@ -47,7 +47,6 @@ func (l *Launcher) start(ctx context.Context, s Spec, j *Job) error {
 	if err != nil {
 		return err
 	}
-	p.Job = j.id
 	r := &running{Job: j, l: l, spec: s, gone: make(chan struct{}), stop: func() {}, confined: p.Namespaces}
 	if r.streams, err = s.open(); err != nil {
 		return fault.New(fault.Unavailable, "run %s: %w; nothing ran", s.Path, err)
@@ -79,7 +78,7 @@ func (l *Launcher) plan(s Spec) (*plan, error) {
 		return out
 	}
 	p := &plan{
-		Profile: s.Profile.Name, Path: []byte(s.Path), Args: bytes(s.Args), Env: bytes(s.Env), Dir: []byte(s.Dir),
+		Path: []byte(s.Path), Args: bytes(s.Args), Env: bytes(s.Env), Dir: []byte(s.Dir),
 		Read: s.Profile.Read, Write: s.Profile.Write, Hide: s.Profile.Hide, Sockets: s.Profile.UnixSockets,
 		Network: s.Profile.Network, Limits: s.Profile.Limits, Grace: s.Grace,
 	}
@@ -92,7 +91,7 @@ func (l *Launcher) plan(s Spec) (*plan, error) {
 			WithHint("`ombud doctor` says what is in force; to run with what there is, set the enforcement to best")
 	}
 	p.Settings = l.settings.readable("/etc")
-	p.Landlock, p.Seccomp, p.Observe = min(can.landlock, maxABI), can.seccomp, can.seccomp
+	p.Landlock, p.Seccomp = min(can.landlock, maxABI), can.seccomp
 	p.Namespaces, p.Unwatched = can.namespaces == nil, s.Profile.Unwatched
 	p.CountPIDs = p.Namespaces && os.Geteuid() == 0 && ownPIDMax()
 	if s.Profile.Network == NetProxy {

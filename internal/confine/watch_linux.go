@@ -49,19 +49,17 @@ type sighting struct {
 // filter stands and nothing is seen; with an error alone there is no filter.
 func newWatcher(p *plan, r *reach, b *book) (*watcher, error) {
 	w := &watcher{fd: -1, plan: p, reach: r, book: b, calls: map[int32]call{}, judged: map[string]struct{}{}, connecting: make(chan struct{}, connections)}
-	var blind error
-	if p.Observe {
-		fd, err := install(filter(rules{network: p.Network, sockets: true, mounts: p.Namespaces, observe: true, files: !p.Unwatched}), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
-		if errors.Is(err, unix.EINVAL) { // before Linux 5.19
-			fd, err = install(filter(rules{network: p.Network, sockets: true, mounts: p.Namespaces, observe: true, files: !p.Unwatched}), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
-		}
-		if err == nil {
-			w.fd, w.observing = fd, true
-			w.listen()
-			return w, nil
-		}
-		blind = err // somebody watches us already, for example
+	prog := filter(rules{network: p.Network, sockets: true, mounts: p.Namespaces, observe: true, files: !p.Unwatched})
+	fd, blind := install(prog, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+	if errors.Is(blind, unix.EINVAL) { // before Linux 5.19
+		fd, blind = install(prog, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 	}
+	if blind == nil {
+		w.fd, w.observing = fd, true
+		w.listen()
+		return w, nil
+	}
+	// Somebody watches us already, for example.
 	// Without a watcher no connection can be made for the job, so it has no unix sockets.
 	if _, err := install(filter(rules{network: p.Network, mounts: p.Namespaces}), 0); err != nil {
 		return nil, err

@@ -24,9 +24,7 @@ const maxFrame = 16 << 20
 // plan is what the launcher is to do. Names of files, arguments and the
 // environment are bytes: they need not be text.
 type plan struct {
-	Probe   bool // build the walls, start nothing
-	Job     string
-	Profile string
+	Probe bool // build the walls, start nothing
 
 	Path []byte
 	Args [][]byte
@@ -44,8 +42,7 @@ type plan struct {
 	Grace    time.Duration
 
 	Landlock   int  // ABI to build for, 0: no Landlock
-	Seccomp    bool // deny system calls
-	Observe    bool // and say which
+	Seccomp    bool // deny system calls, and say which
 	Unwatched  bool // but not which files
 	Namespaces bool // the launcher was started in namespaces of its own
 	CountPIDs  bool // bound the processes by their numbers: the user is not held by a limit
