@@ -342,6 +342,34 @@ func TestARestoreIsCutOffAnywhere(t *testing.T) {
 	})
 }
 
+// What is decided and cannot be put in place is not told as if nothing had happened.
+func TestARestoreThatCannotBeFinishedSaysThatItIsDecided(t *testing.T) {
+	t.Parallel()
+	in := place(t)
+	for _, dir := range []string{in.Staged().StateDir, in.Staged().ConfigDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, in.Staged().KeyFile(), "key")
+	if err := Decide(in, Plan{Restore: "res_1", Store: "sqlite", Aside: "then"}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, in.RestoreMoved(in.ReadyDir()), "")
+	if err := os.Mkdir(in.KeyFile(), 0o700); err != nil { // it is in the way
+		t.Fatal(err)
+	}
+	if settled, err := Settle(in); settled || !strings.Contains(fault.HintOf(err), "puts the rest in place") {
+		t.Errorf("%v, %v, hint %q", settled, err, fault.HintOf(err))
+	}
+	if err := os.Remove(in.KeyFile()); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := Settle(in); !settled || err != nil {
+		t.Errorf("%v, %v", settled, err)
+	}
+}
+
 func TestAPlanForPostgresWaitsForItsStore(t *testing.T) {
 	t.Parallel()
 	for restore, want := range map[string]bool{"res_1": true, "": false, "res_2": false} {

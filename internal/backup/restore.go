@@ -287,7 +287,8 @@ func Settle(in instance.Instance) (settled bool, err error) {
 	if err != nil || !there || p.Store == "postgres" {
 		return false, err
 	}
-	return true, install(in, p)
+	err = unsettled(install(in, p))
+	return err == nil, err
 }
 
 // SettleStore is the rest of Settle for PostgreSQL, whose rows are committed by
@@ -298,9 +299,19 @@ func SettleStore(in instance.Instance, restore string) (settled bool, err error)
 		return false, err
 	}
 	if p.Restore == restore {
-		return true, install(in, p)
+		err = unsettled(install(in, p))
+		return err == nil, err
 	}
 	return false, extractFault(os.RemoveAll(in.ReadyDir()))
+}
+
+// unsettled tells of a restore that was decided that it stays so.
+func unsettled(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.ClassOf(err), "the restore is decided and not all of it is in place: %w", err).
+		WithHint("mend that, then start it with ombud up: it puts the rest in place")
 }
 
 // planned reports whether a restore was decided that is not in place.
