@@ -104,21 +104,9 @@ func (a *Agents) Intake(ctx context.Context, in Inbound) (Accepted, error) {
 			return Accepted{}, err
 		}
 	}
-	if len(in.Text) > a.cfg.MaxMessage {
-		return Accepted{}, fault.New(fault.Invalid, "the message has %d bytes; at most %d are taken", len(in.Text), a.cfg.MaxMessage).
-			WithHint("put long content into a file and ask about the file")
+	if err := a.ready(&in); err != nil {
+		return Accepted{}, err
 	}
-	in.Text = guard.CleanText(in.Text)
-	if strings.TrimSpace(in.Text) == "" {
-		return Accepted{}, fault.New(fault.Invalid, "the message is empty")
-	}
-	if in.Agent == "" {
-		in.Agent = Default
-	}
-	if in.Key == "" {
-		in.Key = id.New("key")
-	}
-	in.orders = guard.Phrases(in.SenderName + "\n" + in.Text)
 	var out Accepted
 	var conflict bool
 	err := a.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
@@ -129,6 +117,26 @@ func (a *Agents) Intake(ctx context.Context, in Inbound) (Accepted, error) {
 		err = errConflict
 	}
 	return out, err
+}
+
+// ready refuses a message that cannot be taken in, and fills in what it leaves out.
+func (a *Agents) ready(in *Inbound) error {
+	if len(in.Text) > a.cfg.MaxMessage {
+		return fault.New(fault.Invalid, "the message has %d bytes; at most %d are taken", len(in.Text), a.cfg.MaxMessage).
+			WithHint("put long content into a file and ask about the file")
+	}
+	in.Text = guard.CleanText(in.Text)
+	if strings.TrimSpace(in.Text) == "" {
+		return fault.New(fault.Invalid, "the message is empty")
+	}
+	if in.Agent == "" {
+		in.Agent = Default
+	}
+	if in.Key == "" {
+		in.Key = id.New("key")
+	}
+	in.orders = guard.Phrases(in.SenderName + "\n" + in.Text)
+	return nil
 }
 
 func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accepted, conflict bool, err error) {
