@@ -278,12 +278,12 @@ func (s *Schedules) Pause(ctx context.Context, name, by string) (Schedule, error
 }
 
 // PauseTx is Pause as part of tx.
-func (s *Schedules) PauseTx(ctx context.Context, tx *db.Tx, name, by string) (Schedule, error) {
+func (s *Schedules) PauseTx(ctx context.Context, tx *db.Tx, name, by string) error {
 	x, err := s.GetIn(ctx, tx, name)
 	if err != nil {
-		return x, err
+		return err
 	}
-	return x, s.pauseTx(ctx, tx, &x, by)
+	return s.pauseTx(ctx, tx, &x, by)
 }
 
 func (s *Schedules) pauseTx(ctx context.Context, tx *db.Tx, x *Schedule, by string) error {

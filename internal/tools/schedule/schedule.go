@@ -34,7 +34,7 @@ const (
 // Schedules is the part of the schedules the tools use.
 type Schedules interface {
 	AddTx(ctx context.Context, tx *db.Tx, spec store.Spec, by string) (store.Schedule, error)
-	PauseTx(ctx context.Context, tx *db.Tx, name, by string) (store.Schedule, error)
+	PauseTx(ctx context.Context, tx *db.Tx, name, by string) error
 	RemoveTx(ctx context.Context, tx *db.Tx, name, by string) error
 	ListIn(ctx context.Context, q db.Q, f store.Filter) ([]store.Schedule, error)
 	List(ctx context.Context, f store.Filter) ([]store.Schedule, error)
@@ -234,7 +234,7 @@ func (t *Tools) pause(ctx context.Context, inv tool.Invocation) (tool.Output, er
 	if err != nil {
 		return tool.Output{}, err
 	}
-	if _, err := t.schedules().PauseTx(ctx, inv.Tx, x.ID, inv.Subject); err != nil {
+	if err := t.schedules().PauseTx(ctx, inv.Tx, x.ID, inv.Subject); err != nil {
 		return tool.Output{}, err
 	}
 	return tool.Output{Text: "Schedule " + x.Name + " is paused."}, nil
