@@ -277,3 +277,19 @@ func (h *house) started() map[string]int {
 }
 
 var errTest = errors.New("there is no such target")
+
+func policy(m Missed, grace time.Duration) func(*Spec) {
+	return func(s *Spec) { s.Missed, s.Grace = m, grace }
+}
+
+func queue(s *Spec) { s.Overlap = OverlapQueue }
+
+func until(t testing.TB, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
