@@ -58,9 +58,6 @@ func (s *Secret) Strong() error {
 // Equal reports whether two are the same, for a passphrase typed twice.
 func (s *Secret) Equal(o *Secret) bool { return bytes.Equal(s.bytes, o.bytes) }
 
-// From tells where it came from.
-func (s *Secret) From() string { return s.from }
-
 // Reveal returns a copy, to be handed on.
 func (s *Secret) Reveal() []byte { return bytes.Clone(s.bytes) }
 
