@@ -15,19 +15,24 @@ import (
 	"github.com/ombud-run/ombud/internal/instance"
 )
 
-func place(t testing.TB) instance.Instance {
+func homed(t testing.TB, dir string) instance.Instance {
 	t.Helper()
-	dir := t.TempDir()
 	in, err := instance.New("", func(name string) string {
 		if name == "OMBUD_HOME" {
 			return dir
 		}
 		return ""
 	}, dir)
-	if err == nil {
-		err = in.MakeDirs()
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func place(t testing.TB) instance.Instance {
+	t.Helper()
+	in := homed(t, t.TempDir())
+	if err := in.MakeDirs(); err != nil {
 		t.Fatal(err)
 	}
 	return in

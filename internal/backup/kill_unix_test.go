@@ -20,20 +20,6 @@ import (
 // killEnv makes TestAKillLeavesNoHalfFile the child that is killed.
 const killEnv = "OMBUD_BACKUP_TEST_HOME"
 
-func homed(t testing.TB, dir string) instance.Instance {
-	t.Helper()
-	in, err := instance.New("", func(name string) string {
-		if name == "OMBUD_HOME" {
-			return dir
-		}
-		return ""
-	}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return in
-}
-
 // TestAKillLeavesNoHalfFile kills a process that writes backups over each other while
 // it appends, at any moment: under the name there is a whole backup or none.
 func TestAKillLeavesNoHalfFile(t *testing.T) {

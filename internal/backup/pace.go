@@ -32,7 +32,6 @@ type pace struct {
 	ctx     context.Context
 	db      *db.DB
 	f       *os.File
-	dir     string
 	fast    bool
 	buf     []byte
 	begun   time.Time // of the piece: reading it counts
@@ -44,7 +43,7 @@ type pace struct {
 }
 
 func newPace(ctx context.Context, d *db.DB, f *os.File, o Options, total int64) *pace {
-	p := &pace{ctx: ctx, db: d, f: f, dir: o.Path, fast: o.Fast, buf: make([]byte, 0, piece), begun: time.Now(), total: total, report: o.Progress}
+	p := &pace{ctx: ctx, db: d, f: f, fast: o.Fast, buf: make([]byte, 0, piece), begun: time.Now(), total: total, report: o.Progress}
 	if p.report == nil {
 		p.report = func(Progress) {}
 	}
