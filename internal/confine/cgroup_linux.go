@@ -375,19 +375,6 @@ func (g *group) Kill() error {
 	return errors.Join(errs...)
 }
 
-// Empty reports whether no process is left in it.
-func (g *group) Empty() (bool, error) {
-	for _, dir := range g.dirs() {
-		if empty, err := isEmpty(dir); err != nil || !empty {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// Pids lists the processes in it.
-func (g *group) Pids() ([]int, error) { return pidsBelow(g.dirs()[0]) }
-
 // Close removes it, with whatever is still in it. Calling it again does nothing.
 func (g *group) Close() error {
 	g.of.mu.Lock()

@@ -52,6 +52,16 @@ for i in 1 2 3; do
 done
 sleep 0.2; echo ready; exec sleep 300`
 
+// emptied reports whether no process is left in a group, in whichever tree.
+func emptied(g *group) (bool, error) {
+	for _, dir := range g.dirs() {
+		if empty, err := isEmpty(dir); err != nil || !empty {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // runIn starts a shell script in a group and returns when it has written "ready".
 func runIn(t *testing.T, g *group, script string) *exec.Cmd {
 	t.Helper()
@@ -112,11 +122,11 @@ func TestNothingOfACgroupIsLeft(t *testing.T) {
 	} {
 		g := newGroup(t, c, how)
 		cmd := runIn(t, g, escaper)
-		pids, err := g.Pids()
+		pids, err := pidsBelow(g.dirs()[0])
 		if err != nil || len(pids) < 7 {
 			t.Fatalf("%s: processes %v, %v", how, pids, err)
 		}
-		if empty, err := g.Empty(); empty || err != nil {
+		if empty, err := emptied(g); empty || err != nil {
 			t.Errorf("%s: empty %v, %v", how, empty, err)
 		}
 		if in, err := InJobGroup(pids[len(pids)-1]); !in || err != nil {
@@ -128,7 +138,7 @@ func TestNothingOfACgroupIsLeft(t *testing.T) {
 		dead(t, pids)
 		_ = Wait(cmd) // it was killed
 		if how != "close" {
-			if empty, err := g.Empty(); !empty || err != nil {
+			if empty, err := emptied(g); !empty || err != nil {
 				t.Errorf("%s: empty %v, %v", how, empty, err)
 			}
 			if err := g.Close(); err != nil {
@@ -165,13 +175,13 @@ func TestALaterStartSweepsWhatAKilledDaemonLeft(t *testing.T) {
 		cmd := runIn(t, g, escaper)
 		defer func() { _ = cmd.Process.Kill(); _ = Wait(cmd) }()
 	}
-	pids, err := left.Pids()
+	pids, err := pidsBelow(left.dirs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	second := cgroups(t, name)
 	dead(t, pids)
-	if empty, err := kept.Empty(); empty || err != nil {
+	if empty, err := emptied(kept); empty || err != nil {
 		t.Errorf("another daemon's job: gone %v, %v", empty, err)
 	}
 	if err := newGroup(t, second, "left").Close(); err != nil { // the name is free again
@@ -190,7 +200,7 @@ func TestAForkBombStaysWithinItsLimit(t *testing.T) {
 		t.Skip(err)
 	}
 	cmd := runIn(t, g, `(for i in $(seq 200); do sleep 300 & done) >/dev/null 2>&1 </dev/null; echo ready; exec sleep 300`)
-	pids, err := g.Pids()
+	pids, err := pidsBelow(g.dirs()[0])
 	if err != nil || len(pids) == 0 || len(pids) > 10+ownThreads {
 		t.Errorf("%d processes: %v", len(pids), err)
 	}

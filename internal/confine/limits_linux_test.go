@@ -2,7 +2,9 @@ package confine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -65,4 +67,39 @@ func TestMemoryIsTakenFromAJobFirst(t *testing.T) {
 			t.Errorf("%s: %+v, a job has %q, we %q", system, x, out, own)
 		}
 	})
+}
+
+// looseGroups hold a job and do not bound it, or fail to.
+type looseGroups struct{ bounds bool }
+
+func (g looseGroups) New(string) (Group, error) { return looseGroup{}, nil }
+func (g looseGroups) Bounds() bool              { return g.bounds }
+
+type looseGroup struct{}
+
+func (looseGroup) Dir() *os.File   { return nil }
+func (looseGroup) Add(int) error   { return nil }
+func (looseGroup) Limit(int) error { return errors.New("refused by the test") }
+func (looseGroup) Kill() error     { return nil }
+func (looseGroup) Close() error    { return nil }
+
+// A cgroup that holds a job need not bound it: where that is missed, it is said.
+func TestAJobThatIsNotBoundedIsSaidToBeNot(t *testing.T) {
+	t.Parallel()
+	needWalls(t)
+	for _, bounds := range []bool{true, false} {
+		var log lockedBuffer
+		l := launcher(t, Options{System: systemNamed("without namespaces"), Groups: looseGroups{bounds}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		dir := t.TempDir()
+		if x := wait(t, start(t, l, Spec{Path: "/bin/true", Dir: dir, Profile: ShellProfile(dir)})); x.Code != 0 {
+			t.Errorf("bounds %v: %v", bounds, x)
+		}
+		if logged := strings.Contains(log.String(), "not bounded"); logged != bounds {
+			t.Errorf("bounds %v: logged %q", bounds, log.String())
+		}
+		reported := strings.Contains(strings.Join(l.Report().Missing, "; "), "not bounded for root")
+		if want := !bounds && os.Geteuid() == 0; reported != want {
+			t.Errorf("bounds %v: reported %v", bounds, reported)
+		}
+	}
 }

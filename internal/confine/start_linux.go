@@ -129,9 +129,7 @@ func (r *running) launch(ctx context.Context, p *plan) error {
 		return fault.New(fault.Unavailable, "run %s: %w; nothing ran", r.spec.Path, err)
 	}
 	if r.l.o.Groups != nil && r.l.o.Enforce != EnforceOff {
-		if err := r.openGroup(p); err != nil {
-			return fail(err)
-		}
+		r.openGroup(p)
 	}
 	ch, cmd, err := startLauncher(r.l.o.Exe, p.Namespaces, r.group)
 	if err != nil {
@@ -150,18 +148,21 @@ func (r *running) launch(ctx context.Context, p *plan) error {
 	return nil
 }
 
-func (r *running) openGroup(p *plan) error {
+// openGroup makes the cgroup of a job. Where there is none, or none that bounds its
+// processes, it is held without, and Report says so.
+func (r *running) openGroup(p *plan) {
 	g, err := r.l.o.Groups.New(r.id)
 	if err != nil {
 		r.l.log.Warn("no cgroup for a job", "job", r.id, "error", err)
-		return nil // it is held without
-	}
-	if err := g.Limit(p.Limits.Processes); err != nil && fault.ClassOf(err) != fault.Unavailable {
-		_ = g.Close()
-		return err
+		return
 	}
 	r.group = g
-	return nil
+	if !r.l.o.Groups.Bounds() {
+		return
+	}
+	if err := g.Limit(p.Limits.Processes); err != nil {
+		r.l.log.Warn("the processes of a job are not bounded", "job", r.id, "error", err)
+	}
 }
 
 // closeGroup ends what may be left in the cgroup and removes it.
@@ -169,11 +170,8 @@ func (r *running) closeGroup() {
 	if r.group == nil {
 		return
 	}
-	if err := r.group.Kill(); err != nil {
-		r.l.log.Warn("end the cgroup of a job", "job", r.id, "error", err)
-	}
 	if err := r.group.Close(); err != nil {
-		r.l.log.Warn("remove the cgroup of a job", "job", r.id, "error", err)
+		r.l.log.Warn("end the cgroup of a job", "job", r.id, "error", err)
 	}
 }
 

@@ -82,7 +82,7 @@ func (l *Launcher) Report() Report {
 	if l.o.Enforce != EnforceOff {
 		r.Landlock, r.Seccomp, r.Observed = min(can.landlock, maxABI), can.seccomp, can.seccomp
 		r.Namespaces = can.namespaces == nil
-		r.Missing = can.missing(l.o.Groups != nil)
+		r.Missing = can.missing(l.o.Groups != nil && l.o.Groups.Bounds())
 		r.Confined = len(can.lacking()) == 0
 	} else {
 		r.Groups = false
@@ -102,7 +102,7 @@ func (l *Launcher) Report() Report {
 }
 
 // missing says what a job here is not kept from.
-func (a abilities) missing(groups bool) []string {
+func (a abilities) missing(bounded bool) []string {
 	var out []string
 	add := func(when bool, format string, args ...any) {
 		if when {
@@ -115,6 +115,6 @@ func (a abilities) missing(groups bool) []string {
 	add(a.landlock > 0 && a.landlock < 2, "Landlock %d: files cannot be moved between directories", a.landlock)
 	add(a.landlock > 0 && a.landlock < 3 && a.namespaces != nil, "Landlock %d: files outside can be truncated", a.landlock)
 	add(a.landlock > 0 && a.landlock < scopesABI && a.namespaces != nil, "Landlock %d: processes outside can be signalled", a.landlock)
-	add(os.Geteuid() == 0 && !groups && !(a.namespaces == nil && ownPIDMax()), "no cgroup: the number of processes is not bounded for root")
+	add(os.Geteuid() == 0 && !bounded && !(a.namespaces == nil && ownPIDMax()), "no cgroup that bounds processes: their number is not bounded for root")
 	return out
 }

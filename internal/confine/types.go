@@ -114,6 +114,7 @@ func (e Exit) String() string {
 // Groups makes a cgroup for each job, where the system lets it.
 type Groups interface {
 	New(job string) (Group, error)
+	Bounds() bool // the number of a job's processes can be bounded
 }
 
 // Group is the cgroup of one job.
@@ -122,9 +123,7 @@ type Group interface {
 	Add(pid int) error         // call it also after CLONE_INTO_CGROUP: what bounds the number can be in another tree
 	Limit(processes int) error // processes and threads at once; Unavailable where nothing bounds them
 	Kill() error
-	Empty() (bool, error)
-	Pids() ([]int, error)
-	Close() error
+	Close() error // ends what is still in it
 }
 
 // System is what the kernel can do. Tests fake a lesser one.
