@@ -14,9 +14,7 @@ import (
 // TestAnEditedScheduleInheritsNothing: hourly, then every three hours.
 func TestAnEditedScheduleInheritsNothing(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T14:59:00Z")
+	each(t, "2026-03-04T14:59:00Z", func(t *testing.T, h *house) {
 		x := h.add("job", "0 * * * *", "UTC")
 		h.at("2026-03-04T15:00:00Z")
 		h.at("2026-03-04T16:00:00Z")
@@ -74,14 +72,12 @@ func TestPausedInstantsAreNotMissed(t *testing.T) {
 
 func TestTheSchedulesOfAnOwnerAreReplaced(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		spec := func(name, when string) Spec {
 			return Spec{Owner: "recipe:daily", Name: name, When: when, Zone: "UTC", Starts: Starts{Say: "x"}}
 		}
 		replace := func(specs ...Spec) error {
-			return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			return h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 				return h.s.ReplaceTx(ctx, tx, "recipe:daily", specs, "recipe:daily")
 			})
 		}

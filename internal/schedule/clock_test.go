@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 )
 
@@ -27,9 +26,7 @@ func TestASuspendedMachineFiresAtItsFirstLook(t *testing.T) {
 
 func TestAClockThatIsSetBackFiresNothingTwice(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:59:50Z")
+	each(t, "2026-03-04T12:59:50Z", func(t *testing.T, h *house) {
 		hour := h.add("hour", "0 * * * *", "UTC", queue)
 		minute := h.add("minute", "* * * * *", "UTC", queue)
 		h.at("2026-03-04T13:00:01Z")
@@ -156,19 +153,8 @@ func TestStartAndStopUnderChange(t *testing.T) {
 func TestAnIdleLoopSleeps(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, dbtest.SQLite(t), "2026-03-04T12:00:00Z")
-	for part := range 20 {
-		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			for i := range 500 {
-				spec := Spec{Owner: "loop:many", Name: fmt.Sprintf("n%d-%d", part, i), When: fmt.Sprintf("%d 11 * * *", i%60), Zone: "UTC", Starts: Starts{Say: "x"}}
-				if _, err := h.s.AddTx(ctx, tx, spec, Operator); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for from := 0; from < 10_000; from += 500 {
+		h.addMany(from, 500, func(i int) string { return fmt.Sprintf("%d 11 * * *", i%60) })
 	}
 	begun := time.Now()
 	if err := h.s.Start(t.Context()); err != nil {

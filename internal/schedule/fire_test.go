@@ -15,9 +15,7 @@ import (
 
 func TestAScheduleFiresOnceForEachInstant(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		x := h.add("hourly", "0 * * * *", "Europe/Stockholm", queue)
 		if x.Next != time.Date(2026, 3, 4, 13, 0, 0, 0, time.UTC).UnixMicro() {
 			t.Errorf("next is %s", show(x.Next, time.UTC))
@@ -51,9 +49,7 @@ func TestAScheduleFiresOnceForEachInstant(t *testing.T) {
 
 func TestTheRunOfAFiringStandsOrFallsWithIt(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		x := h.add("hourly", "0 * * * *", "UTC")
 		h.fired = func(*db.Tx, Firing) { panic("killed between fire and commit") }
 		func() {
@@ -100,9 +96,7 @@ func TestByHandStartsNowAndMovesNothing(t *testing.T) {
 
 func TestWhatIsStillAtWorkIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		x := h.add("slow", "* * * * *", "UTC")
 		h.at("2026-03-04T12:01:00Z")
 		h.at("2026-03-04T12:02:00Z")
@@ -128,15 +122,13 @@ func TestWhatIsStillAtWorkIsNotStartedAgain(t *testing.T) {
 
 func TestOneThatCannotStartKeepsNoOtherBack(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		h.fails = fault.New(fault.NotFound, "no target: %w", errTest)
 		bad := h.add("bad", "* * * * *", "UTC", func(s *Spec) { s.Starts.Say = "bad" })
 		good := h.add("good", "* * * * *", "UTC", queue)
 		broken := h.add("broken", "* * * * *", "UTC")
 		lost := h.add("lost", "* * * * *", "UTC")
-		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
 			// A row that cannot be opened, and one whose zone is gone.
 			x := lost
 			x.Zone = "Mars/Phobos"
@@ -172,30 +164,17 @@ func TestOneThatCannotStartKeepsNoOtherBack(t *testing.T) {
 
 func TestAThousandDueAtOnceKeepTheirOrderInFewCommits(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		const n = 1000
-		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			for i := range n {
-				spec := Spec{Owner: "loop:many", Name: fmt.Sprint("n", i), When: fmt.Sprintf("%d 13 * * *", i%2), Zone: "UTC", Starts: Starts{Say: "x"}}
-				if _, err := h.s.AddTx(ctx, tx, spec, Operator); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h.addMany(0, n, func(i int) string { return fmt.Sprintf("%d 13 * * *", i%2) })
 		var order []string
 		h.fired = func(tx *db.Tx, f Firing) {
 			name := f.At.Format("04 ") + f.Schedule.Name
 			tx.AfterCommit(func() { order = append(order, name) })
 		}
-		was := d.Stats().Batches
+		was := h.db.Stats().Batches
 		h.at("2026-03-04T13:01:00Z")
-		commits := d.Stats().Batches - was
+		commits := h.db.Stats().Batches - was
 		t.Logf("%d firings in %d commits", len(order), commits)
 		if len(order) != n || commits > 60 {
 			t.Errorf("%d firings in %d commits", len(order), commits)

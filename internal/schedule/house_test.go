@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/vault"
@@ -132,6 +133,15 @@ func newHouse(t testing.TB, d *db.DB, wall string) *house {
 	return h
 }
 
+// each runs a test in a house on each kind of store.
+func each(t *testing.T, wall string, test func(t *testing.T, h *house)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		test(t, newHouse(t, d, wall))
+	})
+}
+
 // boot begins another life on the same store.
 func (h *house) boot() {
 	h.s = New(h.db, h.vault, h.log, h.runs, h.fire, Options{
@@ -174,6 +184,23 @@ func (h *house) add(name, when, zone string, more ...func(*Spec)) Schedule {
 		h.t.Fatalf("add %s: %v", name, err)
 	}
 	return x
+}
+
+// addMany adds n schedules in one commit; their names count on from the given number.
+func (h *house) addMany(from, n int, when func(i int) string) {
+	h.t.Helper()
+	err := h.db.InTx(h.t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		for i := from; i < from+n; i++ {
+			spec := Spec{Owner: Operator, Name: fmt.Sprint("n", i), When: when(i), Zone: "UTC", Starts: Starts{Say: "x"}}
+			if _, err := h.s.AddTx(ctx, tx, spec, Operator); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 func (h *house) get(name string) Schedule {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 )
@@ -71,9 +70,7 @@ func TestManyMissedInstantsShareAnEvent(t *testing.T) {
 // TestAPastDueInstantFiresOrAdvances: a row whose next instant is an hour ago.
 func TestAPastDueInstantFiresOrAdvances(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		t.Parallel()
-		h := newHouse(t, d, "2026-03-04T12:00:00Z")
+	each(t, "2026-03-04T12:00:00Z", func(t *testing.T, h *house) {
 		for _, m := range []Missed{Once, Skip, All} {
 			h.add(string(m), "0 13 * * *", "UTC", policy(m, 30*time.Minute))
 		}
