@@ -152,6 +152,9 @@ ombud schedule add '0 9 * * 1' --say "plan the week" --name week --grace 12h --r
 		if req.Say == "" {
 			return fault.New(fault.Usage, "give what an agent is told: --say TEXT").WithHint("ombud schedule add --help")
 		}
+		if grace%time.Second != 0 || jitter%time.Second != 0 {
+			return fault.New(fault.Usage, "--grace and --jitter are whole seconds")
+		}
 		if c.Flags().Changed("grace") {
 			seconds := int64(grace / time.Second)
 			req.GraceS = &seconds

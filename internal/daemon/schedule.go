@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/agent"
@@ -107,10 +108,10 @@ func (d *Daemon) scheduleAdd(ctx context.Context, req wire.ScheduleAddRequest) (
 	spec := schedule.Spec{
 		Owner: schedule.Operator, Name: req.Name, When: req.When, Zone: req.Zone,
 		Starts: schedule.Starts{Say: req.Say, Agent: req.Agent, Conversation: req.Conversation},
-		Missed: schedule.Missed(req.Missed), Overlap: schedule.Overlap(req.Overlap), Jitter: time.Duration(req.JitterS) * time.Second,
+		Missed: schedule.Missed(req.Missed), Overlap: schedule.Overlap(req.Overlap), Jitter: lengthOf(req.JitterS),
 	}
 	if req.GraceS != nil {
-		if spec.Grace = time.Duration(*req.GraceS) * time.Second; *req.GraceS == 0 {
+		if spec.Grace = lengthOf(*req.GraceS); *req.GraceS == 0 {
 			spec.Grace = -1
 		}
 	}
@@ -129,6 +130,13 @@ func (d *Daemon) scheduleAdd(ctx context.Context, req wire.ScheduleAddRequest) (
 		return wire.ScheduleResult{}, err
 	}
 	return wire.ScheduleResult{Schedule: wireSchedule(x)}, nil
+}
+
+// lengthOf is a number of seconds as a length. Of more than a time.Duration holds it is the
+// longest there is, which is refused like any that is too long.
+func lengthOf(n int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Second)
+	return time.Duration(max(-most, min(n, most))) * time.Second
 }
 
 // canHear refuses an agent or a conversation that is not there: a schedule would only

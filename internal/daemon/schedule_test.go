@@ -5,24 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/wire"
 )
-
-// comes asks until is says yes.
-func comes(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come", what)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-}
 
 func scheduleOf(t *testing.T, c *wire.Client, id string) (x wire.Schedule) {
 	t.Helper()
@@ -46,7 +34,7 @@ func TestAScheduleSpeaksToAnAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := added.Schedule.ID
-		comes(t, "a firing", func() bool { return scheduleOf(t, c, id).Fired > 0 })
+		until(t, "a firing", func() bool { return scheduleOf(t, c, id).Fired > 0 })
 		if _, err := c.SchedulePause(t.Context(), wire.ScheduleRequest{Schedule: "boiler"}); err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +77,10 @@ func TestAScheduleThatCouldOnlyFailIsRefused(t *testing.T) {
 	t.Parallel()
 	o := options(t, "")
 	c, _ := up(t, o)
+	long := int64(18_446_744_074) // as nanoseconds it goes round, to less than a second
 	for _, req := range []wire.ScheduleAddRequest{
 		{When: "@daily"}, {When: "0 0 31 2 *", Say: "x"}, {When: "@daily", Say: "x", Replace: true},
+		{When: "@daily", Say: "x", JitterS: long}, {When: "@daily", Say: "x", JitterS: -long}, {When: "@daily", Say: "x", GraceS: &long},
 	} {
 		if _, err := c.ScheduleAdd(t.Context(), req); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: %v", req, err)
@@ -143,7 +133,7 @@ func TestAHeldInstanceShowsWhatWouldFire(t *testing.T) {
 	}
 	c, _ = up(t, o)
 	var pending wire.PendingWork
-	comes(t, "what would fire", func() bool {
+	until(t, "what would fire", func() bool {
 		if pending, err = c.RestorePending(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +150,7 @@ func TestAHeldInstanceShowsWhatWouldFire(t *testing.T) {
 	if err != nil || out.Skipped < 2 {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	comes(t, "a firing", func() bool { return scheduleOf(t, c, held.ID).Fired > held.Fired })
+	until(t, "a firing", func() bool { return scheduleOf(t, c, held.ID).Fired > held.Fired })
 	if now := scheduleOf(t, c, held.ID); now.MissedCount == held.MissedCount {
 		t.Errorf("nothing was passed over: %+v", now)
 	}
