@@ -160,7 +160,7 @@ func (s *Shell) definition() tool.Definition {
 			if err != nil {
 				return nil // it will not run
 			}
-			return []string{c.dir}
+			return []string{c.dir, s.dir} // it starts in the one and may write in all of the other
 		},
 		Summary: summary,
 	}

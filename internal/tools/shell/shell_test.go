@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -533,5 +534,30 @@ func TestSummaryShowsTheWholeCommandUnmistakably(t *testing.T) {
 	}
 	if got := summary(args(input{Argv: long})); len(got) > maxSummary+60 || !strings.Contains(got, "more arguments") {
 		t.Errorf("a long command is shown in %d bytes: …%s", len(got), got[len(got)-40:])
+	}
+}
+
+// A program that starts below the working directory may change all of it, so that is
+// what is kept for undo.
+func TestWhatIsKeptForUndoIsAllThatAProgramMayChange(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Allow: []string{"true"}, Dir: dir}, guardByName{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def := s.definition()
+	touched := def.Touches(args(input{Argv: []string{"true"}, Cwd: "sub"}))
+	for _, path := range append([]string{sub}, s.profile(command{}).Write...) {
+		if !slices.Contains(touched, path) {
+			t.Errorf("%s is not among %q", path, touched)
+		}
 	}
 }
