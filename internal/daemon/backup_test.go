@@ -144,6 +144,9 @@ func looksLike(t *testing.T, c *wire.Client, b wire.BackupResult, whole []string
 	if _, err := c.MessageSend(t.Context(), wire.MessageSendRequest{Text: "hello"}); !fault.Is(err, fault.Waiting) {
 		t.Errorf("a message while it is held: %v", err)
 	}
+	if _, err := c.UndoRestore(t.Context(), wire.UndoRestoreRequest{ID: "chk_1"}); !fault.Is(err, fault.Waiting) {
+		t.Errorf("an undo while it is held: %v", err)
+	}
 	if s.Runs.Running != 0 {
 		t.Errorf("%+v", s.Runs)
 	}

@@ -122,6 +122,9 @@ func (d *Daemon) undoShow(ctx context.Context, req wire.UndoShowRequest) (out wi
 }
 
 func (d *Daemon) undoRestore(ctx context.Context, req wire.UndoRestoreRequest) (out wire.UndoRestoreResult, err error) {
+	if err := d.hold.Refuse(); err != nil {
+		return out, err
+	}
 	ch, err := d.choice(ctx, req.ID, req.Paths, req.Only, req.Force)
 	if err != nil {
 		return out, err
