@@ -10,7 +10,7 @@ import (
 // Profile is what a job may reach. Paths are absolute, or begin with "~/" for the
 // operator's home; one that does not exist is left out.
 type Profile struct {
-	Name        string   // for messages, doctor and audit
+	Name        string   // stands in each Denial
 	Read        []string // may be read and executed, with all below; the system's directories always are
 	Write       []string // may be changed too, with all below
 	Hide        []string // never visible, even below one of the above
