@@ -31,7 +31,7 @@ func (a *Act) keepFiles(ctx context.Context, k *call) keeping {
 	if kept == nil {
 		return keeping{}
 	}
-	return keeping{kept, a.Keeper.Time()}
+	return keeping{kept, kept.Time()}
 }
 
 // OpenTx joins the commit of the intent.

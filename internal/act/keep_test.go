@@ -26,8 +26,6 @@ func (d *diary) note(s string) {
 	d.notes = append(d.notes, s)
 }
 
-func (d *diary) Time() time.Duration { return time.Second }
-
 func (d *diary) Before(_ context.Context, t tool.Touch) tool.Kept {
 	d.note("before " + t.Paths[0])
 	d.again = t.Again
@@ -37,6 +35,7 @@ func (d *diary) Before(_ context.Context, t tool.Touch) tool.Kept {
 type page struct{ d *diary }
 
 func (p page) OpenTx(context.Context, *db.Tx) error  { p.d.note("open"); return nil }
+func (p page) Time() time.Duration                   { return time.Second }
 func (p page) After(context.Context)                 { p.d.note("after") }
 func (p page) CloseTx(context.Context, *db.Tx) error { p.d.note("close"); return nil }
 func (p page) Done()                                 { p.d.note("done") }

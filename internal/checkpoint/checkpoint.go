@@ -94,9 +94,6 @@ func (c *Checkpoints) point(name string) {
 	}
 }
 
-// Time is what a checkpoint may take.
-func (c *Checkpoints) Time() time.Duration { return c.o.limits.time + time.Second }
-
 // repoAt returns what is known of the repository at a place.
 func (c *Checkpoints) repoAt(p place) *repo {
 	c.mu.Lock()
@@ -208,10 +205,7 @@ func because(err error) string {
 
 // take takes the tree before the call.
 func (k *kept) take(ctx context.Context, t tool.Touch) (err error) {
-	limits := k.c.o.limits
-	if t.Tool == RestoreTool {
-		limits = limits.generous()
-	}
+	limits := k.limits()
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.time, fault.New(fault.Timeout, "the limit is %s", limits.time))
 	defer cancel()
 	r := k.r
@@ -385,6 +379,24 @@ func (a all) OpenTx(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
+// limits are those of the usual calls, or of an undo.
+func (k *kept) limits() bounds {
+	if k.row.Tool == RestoreTool {
+		return k.c.o.limits.generous()
+	}
+	return k.c.o.limits
+}
+
+// Time is what After may take: one repository after the other.
+func (a all) Time() (total time.Duration) {
+	for _, k := range a {
+		if k.r != nil {
+			total += k.limits().time + time.Second
+		}
+	}
+	return total
+}
+
 // After takes the trees after the call.
 func (a all) After(ctx context.Context) {
 	for _, k := range a {
@@ -399,10 +411,7 @@ func (a all) After(ctx context.Context) {
 }
 
 func (k *kept) after(ctx context.Context) error {
-	limits := k.c.o.limits
-	if k.row.Tool == RestoreTool {
-		limits = limits.generous()
-	}
+	limits := k.limits()
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.time, fault.New(fault.Timeout, "the limit is %s", limits.time))
 	defer cancel()
 	r := k.r

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
@@ -623,6 +622,3 @@ func (w *worker) parents(p string) error {
 	}
 	return nil
 }
-
-// RestoreTimeout is how long the caller of a restore waits, checkpoints included.
-const RestoreTimeout = 3*patience + 30*time.Second

@@ -1,8 +1,10 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/tool"
 )
 
 func TestACallIsUndoneAndTheUndoIsUndone(t *testing.T) {
@@ -455,4 +458,34 @@ func sameModes(a, b map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// The step of a call covers the look after it, or another node could take its run.
+func TestTheLookAfterACallHasTheTimeOfEachRepository(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := filepath.Join(filepath.Dir(b.dir), "other")
+	b.git("init", "-q", other)
+	b.put("a", "1")
+	b.commit()
+	x := b.call(func() { b.put("a", "2") })
+	one, two := b.begin(), b.begin(b.dir, other)
+	defer b.end(one)
+	defer b.end(two)
+	if one.Time() < maxTime || two.Time() != 2*one.Time() {
+		t.Errorf("one repository has %v, two have %v", one.Time(), two.Time())
+	}
+	input, err := b.c.InputOf(t.Context(), Choice{Checkpoint: x.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo := b.beginAs(tool.Touch{Run: "run_undo", Step: "restore", Tool: RestoreTool, Input: raw, Paths: []string{b.dir}})
+	defer b.end(undo)
+	if undo.Time() < patience {
+		t.Errorf("an undo has %v", undo.Time())
+	}
 }

@@ -21,14 +21,14 @@ type Touch struct {
 // never keeps a call from being made: where it cannot keep, it says so in its record.
 type Keeper interface {
 	// Before is called when a call is decided and its intent is not committed yet. It
-	// returns nil if there is nothing to keep. It may take Time, and After as long again.
+	// returns nil if there is nothing to keep.
 	Before(ctx context.Context, t Touch) Kept
-	Time() time.Duration
 }
 
 // Kept is what was kept for one call.
 type Kept interface {
 	OpenTx(ctx context.Context, tx *db.Tx) error  // joins the commit of the intent; may run twice
+	Time() time.Duration                          // what After may take
 	After(ctx context.Context)                    // the effect has ended, well or not
 	CloseTx(ctx context.Context, tx *db.Tx) error // joins the commit of the outcome, also if After was never called; may run twice
 	Done()                                        // the call is over, or was never made
