@@ -261,7 +261,7 @@ func TestAHoldListsWhatWouldHappen(t *testing.T) {
 	}
 }
 
-// A held instance keeps what it would clear away at another time.
+// A held instance keeps what it would clear away at another time, and calls no tool.
 func TestAHeldInstanceForgetsNothing(t *testing.T) {
 	t.Parallel()
 	d, err := open(t.Context(), options(t, ""))
@@ -286,6 +286,9 @@ func TestAHeldInstanceForgetsNothing(t *testing.T) {
 	})
 	if err := d.hold.Look(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := d.testCall(t.Context(), wire.ToolsTestRequest{Name: "x", Tool: "y"}); !fault.Is(err, fault.Waiting) {
+		t.Errorf("a test of a tool while it is held: %v", err)
 	}
 	for _, want := range []int64{1, 0} { // held, and let go
 		if err := d.forget(t.Context()); err != nil {

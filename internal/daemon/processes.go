@@ -216,6 +216,9 @@ func (d *Daemon) toolsTest(ctx context.Context, req wire.ToolsTestRequest) (out 
 }
 
 func (d *Daemon) testCall(ctx context.Context, req wire.ToolsTestRequest) (*wire.ToolsTestCall, error) {
+	if err := d.hold.Refuse(); err != nil {
+		return nil, err
+	}
 	t := toolTest{Tool: req.Name + "." + strings.TrimPrefix(req.Tool, req.Name+"."), Input: req.Input}
 	if len(t.Input) == 0 {
 		t.Input = json.RawMessage("{}")
