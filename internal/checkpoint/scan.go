@@ -450,6 +450,13 @@ func newHidden(parts []string, cut bool) hidden {
 	for _, p := range parts {
 		h.names[strings.TrimSuffix(p, "/")] = true
 	}
+	// git also names a directory in which it ignores each file that is there now, and
+	// then those files. It does not ignore what else comes to be there.
+	for _, p := range parts {
+		for dir := range above(strings.TrimSuffix(p, "/")) {
+			delete(h.names, dir)
+		}
+	}
 	return h
 }
 

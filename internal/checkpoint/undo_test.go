@@ -489,3 +489,19 @@ func TestTheLookAfterACallHasTheTimeOfEachRepository(t *testing.T) {
 		t.Errorf("an undo has %v", undo.Time())
 	}
 }
+
+// A directory in which git ignores all that is there is not ignored itself.
+func TestAFileMadeBesideIgnoredOnesIsTakenAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.put(".gitignore", "*.o\nbuild/\n")
+	b.put("d/ignored.o", "o")
+	b.put("d/build/x", "x")
+	b.commit()
+	before := b.files()
+	x := b.call(func() { b.put("d/new", "n"); b.put("d/e/new", "n") })
+	if done := b.mustUndo(x, Choice{}); done.Removed != 2 || len(done.Left) > 0 {
+		t.Errorf("%+v", done)
+	}
+	b.is(before, "undone")
+}
