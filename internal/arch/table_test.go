@@ -61,6 +61,9 @@ var floors = map[string]floor{
 	// Schedules: what starts by itself at times.
 	"internal/schedule": work,
 
+	// Triggers: what can be started, and what starts it.
+	"internal/trigger": work,
+
 	// It keeps files for undo and sees calls as act does, before and after their effect.
 	"internal/checkpoint": work,
 
@@ -118,6 +121,7 @@ var sameFloor = []edge{
 	{"internal/blob", "internal/fault", "errors have a class"},
 	{"internal/cron", "internal/fault", "errors have a class"},
 	{"internal/db", "internal/failpoint", "a commit is a place where the crash campaign kills"},
+	{"internal/db", "internal/id", "a process that wants to be the active node has a name of its own"},
 	{"internal/vault", "internal/failpoint", "so is every write of a file that opens the store"},
 	{"internal/hold", "internal/fault", "errors have a class"},
 	{"internal/hold", "internal/db", "the hold is a row"},
@@ -138,6 +142,8 @@ var sameFloor = []edge{
 
 	{"internal/act", "internal/run", "a call is a step of a run"},
 	{"internal/schedule", "internal/run", "it asks whether what it started last is still at work"},
+	{"internal/trigger", "internal/run", "what it starts is a run"},
+	{"internal/trigger", "internal/schedule", "what starts at times is a schedule"},
 	{"internal/outbox", "internal/run", "a delivery is a run"},
 	{"internal/job", "internal/run", "a call of a job is a run"},
 	{"internal/job", "internal/act", "and is made through the one door"},

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"runtime"
+	"strconv"
 	"time"
 
 	"modernc.org/sqlite"
@@ -68,7 +69,7 @@ func (d *DB) begin() (*batch, error) {
 		}
 		err = d.dialect.classify(err)
 		d.full.observe(err)
-		again := d.writer != nil && (kept || d.writer.broken()) && tries < maxStale
+		again := d.writer != nil && (kept || d.writer.broken()) && tries < maxStale && d.seated() == nil
 		d.dropWriter()
 		if !again {
 			b.end()
@@ -93,15 +94,31 @@ func (d *DB) openTransaction(b *batch) error {
 	if !d.postgres {
 		return b.s.control(b.ctx, beginSQLite)
 	}
-	results, err := b.s.simple(b.ctx, beginPostgres)
+	begin := beginPostgres
+	if d.seat != nil {
+		begin += beginSeated
+	}
+	results, err := b.s.simple(b.ctx, begin)
 	if err != nil {
 		return err
 	}
-	if last := results[len(results)-1]; len(last.Rows) == 1 {
-		b.xid = string(last.Rows[0][0])
+	if len(results[1].Rows) != 1 {
+		return missingHead()
+	}
+	b.xid = string(results[1].Rows[0][0])
+	if d.seat == nil || len(results[2].Rows) == 1 && string(results[2].Rows[0][0]) == strconv.FormatInt(d.seat.fence, 10) {
 		return nil
 	}
-	return missingHead()
+	d.seat.lose()
+	return d.seat.err()
+}
+
+// seated is nil while this node may write, for all it knows.
+func (d *DB) seated() error {
+	if d.seat == nil {
+		return nil
+	}
+	return d.seat.err()
 }
 
 // tune keeps SQLite's record of what a savepoint changed in memory: a batch is
@@ -121,6 +138,10 @@ const (
 	// we see what the node before us committed while we waited for the row.
 	beginPostgres = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 		SELECT pg_current_xact_id()::text FROM heads WHERE name = 'log' FOR UPDATE`
+	// beginSeated reads whose seat it is, in the same round trip. It is a statement of
+	// its own: the one before may have waited for the row, and sees what was there
+	// before it waited.
+	beginSeated = `; SELECT fence FROM leases WHERE name = '` + seatName + `'`
 )
 
 // attempt runs the requests in b and answers them, unless the transaction was

@@ -33,6 +33,11 @@ type Options struct {
 	ReserveFile string
 	// BackupDir gets a copy of a SQLite store before it is migrated. Empty: beside it.
 	BackupDir string
+	// Seat is the right to write, where several daemons share a store on PostgreSQL:
+	// every batch proves it. nil: nobody else writes, or it does not matter.
+	Seat *Seat
+	// ReadOnly leaves the store as it is: it is neither migrated nor written to.
+	ReadOnly bool
 	// Prepare, if set, runs under the lock before the store's files are opened: the
 	// place to finish what put them there.
 	Prepare func() error
@@ -59,6 +64,7 @@ type DB struct {
 	dsn      string // may hold a password
 
 	migrations []Migration // nil: those of this program
+	seat       *Seat       // nil: no other node writes
 
 	writePool *sql.DB
 	readPool  *sql.DB
@@ -104,7 +110,7 @@ func newDB(o Options) *DB {
 		log: o.Logger, now: o.Now, maxBatch: o.MaxBatch,
 		readers: make(chan *session, o.Readers), queue: make(chan *request, o.MaxBatch),
 		closing: make(chan struct{}), closed: make(chan struct{}),
-		signals: newSignals(), migrations: o.migrations,
+		signals: newSignals(), migrations: o.migrations, seat: o.Seat,
 	}
 	for range o.Readers {
 		d.readers <- nil
@@ -143,7 +149,12 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 	d.full.beforeOpen()
 	for _, step := range []func(context.Context) error{
 		d.checkStore,
-		func(ctx context.Context) error { return d.migrate(ctx, o.DSN, o.BackupDir) },
+		func(ctx context.Context) error {
+			if o.ReadOnly {
+				return d.asItIs(ctx)
+			}
+			return d.migrate(ctx, o.DSN, o.BackupDir)
+		},
 		d.loadClock,
 	} {
 		if err := step(ctx); err != nil {
@@ -177,7 +188,11 @@ func (d *DB) openPools(dsn string) (err error) {
 		d.writePool.SetMaxOpenConns(1)
 	case ok && (kind == "postgres" || kind == "postgresql"):
 		d.dialect, d.postgres = postgresDialect, true
-		if d.writePool, err = openPostgres(dsn, nil); err != nil {
+		var idle map[string]string
+		if d.seat != nil {
+			idle = map[string]string{"idle_in_transaction_session_timeout": strconv.FormatInt(writerIdle.Milliseconds(), 10)}
+		}
+		if d.writePool, err = openPostgres(dsn, idle); err != nil {
 			return err
 		}
 		if d.readPool, err = openPostgres(dsn, nil); err != nil {

@@ -39,6 +39,12 @@
 // stays open keeps SQLite's write-ahead log from being recycled, so long scans
 // page by key with a Read each.
 //
+// # Several daemons
+//
+// Of the daemons that know one PostgreSQL store one is active, by a [Seat]. Each of
+// its batches reads, after it has the row that all batches hold, whether the seat is
+// still its own, and is refused if not. Offline readers open with Options.ReadOnly.
+//
 // # What survives
 //
 // Commits are flushed (WAL with synchronous=FULL, or PostgreSQL's own) before

@@ -110,6 +110,28 @@ func (d *DB) migrate(ctx context.Context, dsn, backupDir string) (err error) {
 	return d.migrateOn(ctx, pool, backupDir)
 }
 
+// asItIs refuses a store of another schema instead of migrating it, and lets nothing
+// be written.
+func (d *DB) asItIs(ctx context.Context) error {
+	newest, err := NewestSchema()
+	if err != nil {
+		return err
+	}
+	var have int64
+	if err := d.writePool.QueryRowContext(ctx, "SELECT max(version_id) FROM goose_db_version").Scan(&have); err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	switch {
+	case have > newest:
+		return newerSchema(have, newest)
+	case have < newest:
+		return fault.New(fault.Config, "the store has schema %d, this ombud works with %d", have, newest).
+			WithHint("start its daemon with ombud up: it migrates the store")
+	}
+	d.Condemn(fault.New(fault.Conflict, "the store was opened to be read"))
+	return nil
+}
+
 // migrationLock is the advisory lock's number: "ombud" in ASCII.
 const migrationLock = 0x6f6d627564
 

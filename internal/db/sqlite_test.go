@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -299,6 +300,7 @@ var (
 	createTable = regexp.MustCompile(`(?s)CREATE TABLE (\w+) \((.*?)\n\) /\*strict\*/;`)
 	columnLine  = regexp.MustCompile(`^\s*(\w+)\s+(TEXT|BIGINT|BYTEA)\b[^-]*?(?:--\s*(\w+).*)?$`)
 	alterAdd    = regexp.MustCompile(`(?m)^ALTER TABLE (\w+) ADD COLUMN (\w+)\s+(TEXT|BIGINT|BYTEA)\b[^-\n]*;[ \t]*(?:--\s*(\w+).*)?$`)
+	renamed     = regexp.MustCompile(`(?m)^ALTER TABLE (\w+) RENAME TO \w+;$`)
 	constraint  = regexp.MustCompile(`^\s*(PRIMARY KEY|UNIQUE|CHECK|FOREIGN KEY|CONSTRAINT)\b`)
 )
 
@@ -316,6 +318,9 @@ func columns(t *testing.T) map[string]column {
 		}
 		if n := strings.Count(m.Text, "CREATE TABLE"); n != len(createTable.FindAllString(m.Text, -1)) {
 			t.Errorf("%s: a table does not end with `) /*strict*/;`", m.Name)
+		}
+		for _, old := range renamed.FindAllStringSubmatch(m.Text, -1) { // made anew below
+			maps.DeleteFunc(all, func(_ string, c column) bool { return c.table == old[1] })
 		}
 		for _, table := range createTable.FindAllStringSubmatch(m.Text, -1) {
 			for line := range strings.Lines(table[2]) {

@@ -92,6 +92,9 @@ func (d *DB) InTx(ctx context.Context, fn func(ctx context.Context, tx *Tx) erro
 	if cause := d.condemned.Load(); cause != nil {
 		return *cause
 	}
+	if err := d.seated(); err != nil {
+		return err
+	}
 	r := &request{ctx: ctx, fn: fn, done: make(chan answer, 1)}
 	select {
 	case d.queue <- r:

@@ -20,6 +20,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -28,6 +29,10 @@ import (
 
 // fences is the counter all fences come from.
 const fences = "lease.fence"
+
+// reserved begins the names of rows that are not taken through this package: the
+// store's own seat.
+const reserved = "ombud."
 
 // Lease is a hold on a name. Expires is in Unix microseconds of the store's clock.
 type Lease struct {
@@ -71,8 +76,8 @@ func (l *Leases) inTx(ctx context.Context, fn func(context.Context, *db.Tx) (Lea
 
 // AcquireTx takes the name for ttl, or returns a Conflict that names its holder.
 func (l *Leases) AcquireTx(ctx context.Context, tx *db.Tx, name, owner string, ttl time.Duration) (Lease, error) {
-	if name == "" || owner == "" || ttl < time.Microsecond {
-		return Lease{}, fault.New(fault.Invalid, "acquire lease %q for %q: it needs a name, an owner and a time", name, owner)
+	if name == "" || owner == "" || ttl < time.Microsecond || strings.HasPrefix(name, reserved) {
+		return Lease{}, fault.New(fault.Invalid, "acquire lease %q for %q: it needs a name that is not of ombud itself, an owner and a time", name, owner)
 	}
 	now, err := tx.Clock(ctx)
 	if err != nil {

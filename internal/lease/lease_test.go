@@ -126,7 +126,7 @@ func TestUnusableRequestsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, owner string
 		ttl         time.Duration
-	}{{"", "o", time.Hour}, {"n", "", time.Hour}, {"n", "o", 0}, {"n", "o", -time.Hour}} {
+	}{{"", "o", time.Hour}, {"n", "", time.Hour}, {"n", "o", 0}, {"n", "o", -time.Hour}, {"ombud.active", "o", time.Hour}} {
 		if _, err := l.Acquire(t.Context(), c.name, c.owner, c.ttl); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: %v", c, err)
 		}
