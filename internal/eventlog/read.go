@@ -33,6 +33,10 @@ func (f Filter) Match(e Event) bool {
 	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && strings.HasPrefix(e.Stream, f.StreamPrefix)
 }
 
+func (f Filter) same(g Filter) bool {
+	return slices.Equal(f.Kinds, g.Kinds) && f.StreamPrefix == g.StreamPrefix
+}
+
 // where adds the filter to a condition. The text depends on the number of kinds
 // only, so that statements stay few.
 func (f Filter) where(cond string, args []any) (string, []any) {

@@ -55,9 +55,13 @@ func (r *reader) runOnce(ctx context.Context) (more bool, err error) {
 	if err := r.retry(ctx); err != nil {
 		return false, err
 	}
-	items, upTo, top, err := r.log.next(ctx, r.seen, r.sub.Filter)
+	filter := r.sub.filter(ctx)
+	items, upTo, top, err := r.log.next(ctx, r.seen, filter)
 	if err != nil {
 		return false, err
+	}
+	if !filter.same(r.sub.filter(ctx)) {
+		return true, nil
 	}
 	if len(items) > 0 || upTo-r.position >= lazyMove {
 		err = r.try(ctx, func(m mode) error { return r.advance(ctx, items, upTo, m) })

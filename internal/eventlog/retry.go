@@ -130,7 +130,7 @@ func (r *reader) stillBehind(ctx context.Context, tx *db.Tx, b blockedStream, it
 
 func (r *reader) behind(ctx context.Context, b blockedStream, upTo int64) (rows []row, err error) {
 	err = r.log.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		cond, args := r.sub.Filter.where(`stream = $1 AND position >= $2 AND position <= $3`, []any{b.stream, b.from, upTo, int64(page)})
+		cond, args := r.sub.filter(ctx).where(`stream = $1 AND position >= $2 AND position <= $3`, []any{b.stream, b.from, upTo, int64(page)})
 		rows, err = db.All(ctx, q, scanRows, `SELECT `+columns+` FROM events WHERE `+cond+` ORDER BY version LIMIT $4`, args...)
 		return err
 	})

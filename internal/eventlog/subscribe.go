@@ -22,7 +22,19 @@ import (
 type Subscription struct {
 	Name   string
 	Filter Filter
-	Handle func(ctx context.Context, tx *db.Tx, e Event) error
+	// FilterNow is asked for the filter before every look, in the place of Filter, where
+	// what is chosen changes while the subscription runs. It is asked again after the
+	// look, which counts only if the answer is the same: so no event is left out that was
+	// chosen by the time it was committed.
+	FilterNow func(ctx context.Context) Filter
+	Handle    func(ctx context.Context, tx *db.Tx, e Event) error
+}
+
+func (s *Subscription) filter(ctx context.Context) Filter {
+	if s.FilterNow != nil {
+		return s.FilterNow(ctx)
+	}
+	return s.Filter
 }
 
 // loops are the running subscriptions.

@@ -59,6 +59,7 @@ var unseen = map[string]string{
 	"senders.body":       "nobody is paired here",
 	"secrets.body":       "no secret is set here",
 	"schedules.error":    "no schedule fails here",
+	"targets.body":       "nothing is there to be started here",
 
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",

@@ -99,7 +99,9 @@ func check(spec Spec) (Spec, *cron.Schedule, string, error) {
 		return bad("the jitter is from 0 to %d h", int(maxJitter.Hours()))
 	case c.Period() > 0 && spec.Jitter >= c.Period():
 		return bad("the jitter is as long as the period, so instants would overtake each other")
-	case spec.Starts.Say == "":
+	case spec.Starts.Target != "" && (spec.Starts.Target != spec.Owner || spec.Starts.Say != ""):
+		return bad("a schedule starts its owner or says something, not %q", spec.Starts.Target)
+	case spec.Starts.Say == "" && spec.Starts.Target == "":
 		return bad("a schedule says something, and this one has no text")
 	case len(spec.Starts.Say) > maxSay:
 		return bad("the text has %d bytes; at most %d are taken", len(spec.Starts.Say), maxSay)

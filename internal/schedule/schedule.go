@@ -70,8 +70,9 @@ const (
 	Manual = "manual"
 )
 
-// Starts is what a firing starts: a message to an agent.
+// Starts is what a firing starts: a message to an agent, or a target of package trigger.
 type Starts struct {
+	Target       string `json:"target,omitempty"` // its owner; Say is empty then
 	Say          string `json:"say"`
 	Agent        string `json:"agent,omitempty"`        // who is told; "" for the default
 	Conversation string `json:"conversation,omitempty"` // where, by id or local name

@@ -67,6 +67,7 @@ const (
 	CheckpointBody      Field = 56 // whose work tree it is of, for which call, and what it lacks
 	ScheduleBody        Field = 60 // its name, when, and what it starts
 	ScheduleError       Field = 61 // why it last started nothing
+	TargetBody          Field = 63 // what is started, and what starts it
 )
 
 // The blind fields.
@@ -82,6 +83,7 @@ const (
 	SenderKey       Field = 121 // channel + account + the provider's user id
 	CheckpointRepo  Field = 132 // the git directory of a work tree
 	ScheduleKey     Field = 134 // owner + name
+	HookKey         Field = 135 // route + the sender's id of a call, or what it sent
 )
 
 type fieldInfo struct {
@@ -131,6 +133,7 @@ var fields = map[Field]fieldInfo{
 	CheckpointBody:      {"checkpoint.body", domainRun, sealed},
 	ScheduleBody:        {"schedule.body", domainRun, sealed},
 	ScheduleError:       {"schedule.error", domainRun, sealed},
+	TargetBody:          {"target.body", domainRun, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
@@ -143,6 +146,7 @@ var fields = map[Field]fieldInfo{
 	SenderKey:       {"sender.key", domainGrant, blind},
 	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},
 	ScheduleKey:     {"schedule.key", domainRun, blind},
+	HookKey:         {"hook.key", domainRun, blind},
 }
 
 // String returns the name of the field for people.
@@ -191,6 +195,7 @@ var columns = map[Field]string{
 	CheckpointBody:      "checkpoints.body",
 	ScheduleBody:        "schedules.body",
 	ScheduleError:       "schedules.error",
+	TargetBody:          "targets.body",
 }
 
 // Column returns "table.column" of a field, as the schema calls it.

@@ -1,0 +1,200 @@
+package trigger
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/run"
+)
+
+// TimerKind is the kind of the timers that start a target, which is their owner.
+const TimerKind = "trigger"
+
+// Subscription is the one reader of the log for all targets.
+func (t *Triggers) Subscription() eventlog.Subscription {
+	return eventlog.Subscription{Name: "triggers", FilterNow: t.filterNow, Handle: t.handle}
+}
+
+// filterNow is what somebody listens to, and the timers; everything while that is not
+// known. A commit that changes it makes it unknown before the next commit, so an event
+// that comes after is looked for with the right filter.
+func (t *Triggers) filterNow(ctx context.Context) eventlog.Filter {
+	t.mu.Lock()
+	wanted, changes := t.wanted, t.changes
+	t.mu.Unlock()
+	if wanted != nil {
+		return *wanted
+	}
+	f := eventlog.Filter{Kinds: []string{run.TimerFired}}
+	err := t.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		all, err := db.All(ctx, q, db.Column[string], "SELECT DISTINCT kind FROM listeners ORDER BY kind")
+		f.Kinds = append(f.Kinds[:1], all...)
+		return err
+	})
+	if err != nil || slices.ContainsFunc(f.Kinds, func(kind string) bool { return strings.HasSuffix(kind, "*") }) {
+		f = eventlog.Filter{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && t.changes == changes {
+		t.wanted = &f
+	}
+	return f
+}
+
+// stale says that what is listened to has changed.
+func (t *Triggers) stale() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wanted = nil
+	t.changes++
+}
+
+// handle starts what an event starts, all of it or, with the error, none.
+func (t *Triggers) handle(ctx context.Context, tx *db.Tx, e eventlog.Event) error {
+	if strings.HasPrefix(e.Kind, kindPrefix) {
+		return nil
+	}
+	if e.Kind == run.TimerFired {
+		if err := t.timerFired(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	names, err := t.listening(ctx, tx, e)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	payload := objectOf(e.Data)
+	payload["event_kind"] = json.RawMessage(strconv.Quote(e.Kind))
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return fault.New(fault.Verification, "payload of event %s: %w", e.ID, err)
+	}
+	for _, name := range names {
+		s, err := t.GetIn(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		chosen := slices.ContainsFunc(s.On, func(on On) bool { return on.Event != nil && on.Event.matches(e.Kind, payload) })
+		if !chosen && s.Problem == nil {
+			continue
+		}
+		tr := Trigger{Kind: ByEvent, At: e.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: labelOf(e)}
+		if _, err := t.start(ctx, tx, s, tr, origin{event: e, replay: e.OutOfOrder}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listening are the targets that may want an event, by name.
+func (t *Triggers) listening(ctx context.Context, tx *db.Tx, e eventlog.Event) ([]string, error) {
+	all := patterns(e.Kind)
+	marks, args := make([]string, len(all)), []any{e.Position}
+	for i, p := range all {
+		args = append(args, p)
+		marks[i] = "$" + strconv.Itoa(i+2)
+	}
+	return db.All(ctx, tx, db.Column[string], `SELECT DISTINCT target FROM listeners WHERE since < $1 AND kind IN (`+
+		strings.Join(marks, ", ")+`) ORDER BY target`, args...)
+}
+
+// objectOf is a payload as an object; what is none becomes its value.
+func objectOf(data json.RawMessage) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	if json.Unmarshal(data, &out) != nil || out == nil {
+		out = map[string]json.RawMessage{}
+		if len(data) > 0 {
+			out["value"] = data
+		}
+	}
+	return out
+}
+
+// ours are the beginnings of the kinds whose payloads nobody but ombud writes.
+var ours = []string{"run.", "schedule.", "timer.", "budget.", "secret.", "backup."}
+
+// labelOf is whose words an event's payload has. Where it is not certain that they are
+// ombud's own they are others'.
+func labelOf(e eventlog.Event) label.Label {
+	for _, begin := range ours {
+		if strings.HasPrefix(e.Kind, begin) {
+			return label.Of(label.Own, label.OperatorOnly)
+		}
+	}
+	return label.Of(label.Untrusted("event:"+e.Kind), label.OperatorOnly)
+}
+
+// armed is what a timer of a target keeps.
+type armed struct {
+	ID      string          `json:"id"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Label   label.Label     `json:"label"`
+	Depth   int             `json:"depth,omitempty"`
+	Root    string          `json:"root,omitempty"`
+}
+
+// ArmTx starts target once more at a time, with a payload (an object) whose words have
+// label l. Arming the same id of a target again moves it. by is the trigger of the run
+// that arms it.
+func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label, by Trigger) error {
+	raw, err := json.Marshal(armed{ID: timer, Payload: payload, Label: l, Depth: by.Depth, Root: by.Root})
+	if err != nil {
+		return fault.New(fault.Invalid, "payload of timer %q: %w", timer, err)
+	}
+	return t.runs.ArmTx(ctx, tx, run.Timer{ID: timerID(target, timer), Kind: TimerKind, Owner: target, At: at, Payload: raw})
+}
+
+// DisarmTx cancels a timer of a target; it reports whether one was armed.
+func (t *Triggers) DisarmTx(ctx context.Context, tx *db.Tx, target, timer string) (bool, error) {
+	return t.runs.DisarmTx(ctx, tx, timerID(target, timer))
+}
+
+func timerID(target, timer string) string { return target + ":" + timer }
+
+// timerFired starts the target of a timer, if it is still there.
+func (t *Triggers) timerFired(ctx context.Context, tx *db.Tx, e eventlog.Event) error {
+	var timer run.Timer
+	if err := json.Unmarshal(e.Data, &timer); err != nil {
+		return fault.New(fault.Verification, "read the timer of event %s: %w", e.ID, err)
+	}
+	if timer.Kind != TimerKind {
+		return nil
+	}
+	var a armed
+	if err := json.Unmarshal(timer.Payload, &a); err != nil {
+		return fault.New(fault.Verification, "read the timer %s: %w", timer.ID, err)
+	}
+	s, err := t.GetIn(ctx, tx, timer.Owner)
+	if fault.Is(err, fault.NotFound) {
+		_, err := t.tell(ctx, tx, "dropped", actor, timer.Owner, e.ID, withheld{Kind: ByTimer, Name: a.ID, Why: "its target is gone"})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	payload := objectOf(a.Payload)
+	for key, value := range map[string]string{"timer_id": a.ID, "fire_at": time.UnixMicro(timer.At).UTC().Format(time.RFC3339)} {
+		payload[key] = json.RawMessage(strconv.Quote(value))
+	}
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return fault.New(fault.Verification, "payload of timer %s: %w", timer.ID, err)
+	}
+	_, err = t.start(ctx, tx, s, Trigger{
+		Kind: ByTimer, Name: a.ID, At: timer.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: a.Label, Root: a.Root,
+	}, origin{replay: true})
+	return err
+}
+
+// isRun reports whether a text is the id of a run.
+func isRun(text string) bool { return id.Valid("run", text) }
