@@ -172,7 +172,19 @@ func (a *Act) judge(k *call) policy.Decision {
 			Effect: policy.Deny, Code: "subject", Layer: "tool", Text: k.Tool + " can be called by the " + only + " only",
 		}}}
 	}
-	return a.Decide(k.permit)
+	if k.def.Within && !k.Within {
+		return policy.Decision{Effect: policy.Deny, Reasons: []policy.Reason{{
+			Effect: policy.Deny, Code: "subject", Layer: "tool", Text: k.Tool + " can be called by what ombud does by itself only",
+		}}}
+	}
+	d := a.Decide(k.permit)
+	if k.Review && d.Effect == policy.Allow {
+		return policy.Decision{Effect: policy.Ask, Park: true, Reasons: []policy.Reason{{
+			Effect: policy.Ask, Code: "review", Layer: "call", Text: "it is proposed to you",
+		}}}
+	}
+	d.Park = (d.Park || k.Review) && !k.Patient
+	return d
 }
 
 func recorded(r *run.Run, s run.Step) (Result, error) {
@@ -322,7 +334,7 @@ func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
 	if !found && k.decided.Park {
 		return a.review(ctx, k)
 	}
-	if !found || apr.State == approval.Pending && a.DB.Time() < apr.HoldUntil {
+	if !found || apr.State == approval.Pending && (k.Patient || a.DB.Time() < apr.HoldUntil) {
 		if apr, err = a.park(ctx, k, apr); err != nil {
 			return Result{}, err
 		}
@@ -367,7 +379,10 @@ func (a *Act) park(ctx context.Context, k *call, apr approval.Approval) (approva
 		ask.ID = apr.ID
 	}
 	until := apr.HoldUntil
-	if until == 0 {
+	switch {
+	case k.Patient: // the end of the question wakes it; this is for the case that it does not
+		until = a.DB.Time() + patienceTime.Microseconds()
+	case until == 0:
 		until = a.DB.Time() + a.Approvals.Hold().Microseconds()
 	}
 	err := k.run.Park(ctx, run.ForApproval, ask.ID, until, func(ctx context.Context, tx *db.Tx) (bool, error) {

@@ -35,6 +35,16 @@ type Call struct {
 	Label     label.Label // of the context the call comes from
 	Said      []string    // the operator's own words in that context
 	Budget    policy.Budget
+
+	// Within is set by work that ombud does by itself, which alone can call the tools
+	// that are for it.
+	Within bool
+	// Patient lets the run wait for a person as long as the question is open, and not
+	// only for the time that a conversation would.
+	Patient bool
+	// Review puts the call to a person, whatever policy allows, and lets the work go on
+	// without it: its result is Parked, and once approved it is a run of its own.
+	Review bool
 }
 
 // Status says how a call ended.
@@ -83,6 +93,7 @@ func (r Result) Err() error {
 // Bounds of a call.
 const (
 	MaxText      = 64 << 10        // bytes of a result a model is shown
+	patienceTime = time.Hour       // how often a patient call looks whether it was decided
 	heedTime     = 2 * time.Second // how long a cancelled tool may take to stop
 	maxAbandoned = 16              // calls that ignored their cancellation, at a time
 	refusalsEach = 20              // refusals audited singly per subject, tool and hour

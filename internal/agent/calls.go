@@ -119,6 +119,9 @@ func (t *turn) call(ctx context.Context, n, i int, c model.ToolCall, at label.La
 			name = d.Name + " (not among the tools of this agent)"
 		}
 	}
+	if d, err := t.a.Tools.Get(name); err == nil && t.in.Within.Observe && !observes(d) {
+		name = d.Name + " (this turn only observes)"
+	}
 	res, err := t.a.Act.Call(ctx, t.r, act.Call{
 		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Said: t.snap.said(),
 	})

@@ -65,7 +65,7 @@ func (t *turn) summarise(ctx context.Context) (s summary, err error) {
 	}
 	said, from := transcript(history, t.snap.fence())
 	m := t.a.Models.For("summary")
-	out, err := t.ask(ctx, "summary", m, model.Request{
+	out, err := t.asking().ask(ctx, "summary", m, model.Request{
 		System: compactPrompt, MaxTokens: 1200, Model: m.Name, Messages: []model.Message{model.Text(model.User, said)},
 	}, nil)
 	if err == nil {

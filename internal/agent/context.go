@@ -100,7 +100,7 @@ func (a *Agents) snapshot(ctx context.Context, in TurnInput, who Identity) (Snap
 	for _, e := range history {
 		snap.add(e)
 	}
-	snap.brought("the message", label.Of(in.Source, in.Audience))
+	snap.brought("the message", in.label())
 	snap.say(model.User, label.Of(in.Source, in.Audience), in.SenderName, in.Text)
 	for _, f := range facts {
 		snap.brought("memory", f.Label)
@@ -222,10 +222,10 @@ func (a *Agents) system(in TurnInput, who Identity, facts []Fact, fence guard.Fe
 }
 
 // specs are the tools the agent is told about.
-func (a *Agents) specs(who Identity) []model.ToolSpec {
+func (a *Agents) specs(who Identity, in TurnInput) []model.ToolSpec {
 	var out []model.ToolSpec
 	for _, d := range a.Tools.List() {
-		if d.Only != "" || who.Tools != nil && !allowedTool(who.Tools, d.Name) {
+		if d.Only != "" || d.Within || who.Tools != nil && !allowedTool(who.Tools, d.Name) || in.Within.Observe && !observes(d) {
 			continue
 		}
 		out = append(out, model.ToolSpec{Name: d.Name, Description: d.Description, Schema: d.Input})

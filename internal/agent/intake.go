@@ -34,6 +34,7 @@ type Inbound struct {
 	Unattended bool           // nobody waits for the answer: what must be asked is parked where the level says so
 	Control    bool           // control messages count: it comes from the operator
 	Cause      string         // the event it comes from, if that was within: its Sender is then the actor
+	Within     Within         // what a message from within adds
 	// Judge, if set, says what depends on rows, such as who the sender is to the
 	// operator, in the transaction that takes the message in and before anything of it
 	// is recorded. It may change the message, or settle it with a notice. It may run
@@ -65,6 +66,7 @@ type TurnInput struct {
 	Tier         policy.Tier    `json:"tier"`
 	Unattended   bool           `json:"unattended,omitempty"`
 	At           int64          `json:"at"`
+	Within       Within         `json:"within,omitzero"`
 }
 
 // messageData is the payload of comms.message, with KARMAX's keys.
@@ -177,10 +179,10 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 		err = a.replyTx(ctx, tx, conv, out.Event, out.Notice)
 	} else {
 		out.Run, err = a.Runs.StartTx(ctx, tx, run.Spec{
-			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
+			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Parent: in.Within.Parent, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
 			Input: TurnInput{
 				Event: out.Event, Conversation: conv.ID, Agent: conv.Agent, Text: in.Text, Sender: in.Sender, SenderName: in.SenderName,
-				Source: in.Source, Audience: in.Audience, Tier: in.Tier, Unattended: in.Unattended, At: tx.Now(),
+				Source: in.Source, Audience: in.Audience, Tier: in.Tier, Unattended: in.Unattended, At: tx.Now(), Within: in.Within,
 			},
 		})
 	}

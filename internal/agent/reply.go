@@ -66,7 +66,7 @@ func (t *turn) entries(answer Answer) []entry {
 
 // heard is the message of a turn as its history keeps it.
 func heard(in TurnInput) entry {
-	return entry{Role: roleUser, At: in.At, Body: entryBody{Text: in.Text, From: in.SenderName, Label: label.Of(in.Source, in.Audience)}}
+	return entry{Role: roleUser, At: in.At, Body: entryBody{Text: in.Text, From: in.SenderName, Label: in.label()}}
 }
 
 // turnEnded tells the conversation of a turn that ended without an answer.
@@ -162,7 +162,7 @@ func (a *Agents) approvedCall(ctx context.Context, r *run.Run) ([]byte, error) {
 	}
 	may.Unattended = false // somebody has just decided
 	res, err := a.Act.CallApproved(ctx, r, act.Call{
-		Step: "call", Tool: apr.Tool, Input: apr.Input, Authority: may, Label: label.Of(turnIn.Source, turnIn.Audience),
+		Step: "call", Tool: apr.Tool, Input: apr.Input, Authority: may, Label: turnIn.label(),
 	}, apr)
 	if err != nil {
 		return nil, err

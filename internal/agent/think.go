@@ -31,7 +31,7 @@ const heedTime = 2 * time.Second
 func (t *turn) think(ctx context.Context, n int) (model.Response, error) {
 	m := t.a.Models.For("main")
 	req := model.Request{System: t.snap.System, Messages: t.messages, Tools: t.specs, MaxTokens: t.a.cfg.MaxTokens, Model: m.Name}
-	out, err := t.ask(ctx, "model/"+strconv.Itoa(n), m, req, func(d model.Delta) {
+	out, err := t.asking().ask(ctx, "model/"+strconv.Itoa(n), m, req, func(d model.Delta) {
 		t.a.live.send(t.r.ID(), Note{Text: d.Text, Restart: d.Restart})
 	})
 	if err != nil || out.Err != nil {
@@ -45,8 +45,17 @@ func (t *turn) think(ctx context.Context, n int) (model.Response, error) {
 	return resp, nil
 }
 
+// asking asks models as steps of a run.
+type asking struct {
+	a     *Agents
+	r     *run.Run
+	agent string // whose budget pays
+}
+
+func (t *turn) asking() asking { return asking{t.a, t.r, t.identity.Name} }
+
 // ask is one model call as a step. What is streamed goes to sink.
-func (t *turn) ask(ctx context.Context, step string, m Model, req model.Request, sink model.Sink) (run.Outcome, error) {
+func (t asking) ask(ctx context.Context, step string, m Model, req model.Request, sink model.Sink) (run.Outcome, error) {
 	var resp model.Response
 	reserve := t.reservation(step, m, req)
 	spec := run.StepSpec{
@@ -111,7 +120,7 @@ func mayCost(err error) bool {
 
 // unanswered is the outcome of a model call without an answer. One that ended
 // because the daemon stops is not recorded: it is made again at the next start.
-func (t *turn) unanswered(err error) run.Outcome {
+func (t asking) unanswered(err error) run.Outcome {
 	select {
 	case <-t.r.Halted():
 		return run.Abandon()
@@ -122,7 +131,7 @@ func (t *turn) unanswered(err error) run.Outcome {
 
 // generate asks the provider, and holds it to the turn's time even if it ignores
 // its context.
-func (t *turn) generate(ctx context.Context, m Model, req model.Request, sink model.Sink) (model.Response, error) {
+func (t asking) generate(ctx context.Context, m Model, req model.Request, sink model.Sink) (model.Response, error) {
 	type answer struct {
 		resp model.Response
 		err  error
@@ -152,14 +161,14 @@ func (t *turn) generate(ctx context.Context, m Model, req model.Request, sink mo
 }
 
 // reservation is the most the call can cost, as far as that is known.
-func (t *turn) reservation(step string, m Model, req model.Request) budget.Reserve {
+func (t asking) reservation(step string, m Model, req model.Request) budget.Reserve {
 	amount, known := t.a.Prices.Cost(m.Provider.Name(), m.Name, model.Estimate(req, t.a.cfg.MaxTokens))
 	return budget.Reserve{
-		Run: t.r.ID(), Step: step, Agent: t.identity.Name, Amount: amount, Known: known, Provider: m.Provider.Name(), Model: m.Name,
+		Run: t.r.ID(), Step: step, Agent: t.agent, Amount: amount, Known: known, Provider: m.Provider.Name(), Model: m.Name,
 	}
 }
 
-func (t *turn) requestMAC(req model.Request) []byte {
+func (t asking) requestMAC(req model.Request) []byte {
 	raw, err := json.Marshal(req)
 	if err != nil {
 		return nil // the call will fail with the same error and say so

@@ -74,7 +74,7 @@ func (a *Agents) turn(ctx context.Context, r *run.Run) ([]byte, error) {
 		return nil, fault.New(fault.Internal, "input of the turn: %w", err)
 	}
 	t.identity = a.identity(t.in.Agent)
-	t.specs = a.specs(t.identity)
+	t.specs = a.specs(t.identity, t.in)
 	var err error
 	if t.auth, err = a.authority(ctx, t.in); err != nil {
 		return nil, brief(err)

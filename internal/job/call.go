@@ -56,7 +56,7 @@ type callInput struct {
 
 // Kind is the kind of run that makes a job's calls.
 func (j *Jobs) Kind() run.Kind {
-	return run.Kind{Name: CallKind, Handle: j.handle, TellUnknown: true, Ended: j.callEnded}
+	return run.Kind{Name: CallKind, Handle: j.handle, TellUnknown: true, Heard: true, Ended: j.callEnded}
 }
 
 // Call makes a call and waits for what it comes to. What the call came to, a
@@ -326,7 +326,7 @@ func (j *Jobs) Offers(ctx context.Context, token string) ([]Offer, error) {
 	in := parentInput(auth)
 	var out []Offer
 	for _, d := range j.Tools.List() {
-		if d.Only != "" || !job.uses(d.Name) {
+		if d.Only != "" || d.Within || !job.uses(d.Name) {
 			continue
 		}
 		if j.outOfReach(in, d) {

@@ -61,6 +61,9 @@ type Definition struct {
 	// Only is the one subject that can call the tool, whatever the others were granted;
 	// empty: everybody policy lets. No other subject is told of the tool.
 	Only string
+	// Within says that the tool is for work ombud does by itself, such as a loop or a
+	// recipe: no agent and no job is told of it or can call it, whatever it was granted.
+	Within bool
 	// Touches names the files and directories, absolute, that a call may change; a
 	// directory stands for all below it. What keeps files for undo goes by it. Nil: no
 	// files that anybody would want back.
