@@ -153,8 +153,8 @@ func (a *Agents) Live() *Live { return a.live }
 // Kinds are the kinds of run that agents do.
 func (a *Agents) Kinds() []run.Kind {
 	return []run.Kind{
-		{Name: TurnKind, Handle: a.turn, TellUnknown: true, Ended: a.turnEnded},
-		{Name: CallKind, Handle: a.approvedCall, TellUnknown: true, Ended: a.callEnded},
+		{Name: TurnKind, Handle: a.turn, TellUnknown: true, Heard: true, Ended: a.turnEnded},
+		{Name: CallKind, Handle: a.approvedCall, TellUnknown: true, Heard: true, Ended: a.callEnded},
 	}
 }
 

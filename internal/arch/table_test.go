@@ -56,6 +56,10 @@ var floors = map[string]floor{
 	"internal/act":    work,
 	"internal/job":    work,
 	"internal/outbox": work,
+
+	// What was given up, by whomever, and how it is done again.
+	"internal/deadletter": work,
+
 	"internal/backup": work,
 
 	// Schedules: what starts by itself at times.

@@ -75,7 +75,9 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.ApprovalsList, d.approvals)
 	cannedCaps(m)
 	ipc.Handle(m, wire.DLQList, answer[wire.DLQListRequest](wire.DLQListResult{Letters: []wire.DeadLetter{cannedLetter()}}))
-	ipc.Handle(m, wire.DLQReplay, answer[wire.DLQReplayRequest](wire.DLQReplayResult{Letter: cannedLetter()}))
+	ipc.Handle(m, wire.DLQReplay, answer[wire.DLQReplayRequest](wire.DLQResult{Letter: cannedLetter()}))
+	ipc.Handle(m, wire.DLQShow, answer[wire.DLQRequest](wire.DLQResult{Letter: cannedLetter()}))
+	ipc.Handle(m, wire.DLQDrop, answer[wire.DLQDropRequest](wire.DLQResult{Letter: cannedLetter()}))
 	ipc.Handle(m, wire.ConversationsList, answer[wire.ConversationsListRequest](wire.ConversationsListResult{Conversations: []wire.Conversation{*cannedConversation()}}))
 	ipc.Handle(m, wire.ConversationsReset, answer[wire.ConversationsResetRequest](wire.ConversationsResetResult{Conversation: *cannedConversation()}))
 	fact := wire.MemoryFact{ID: "mem_1", Text: "the boiler code is 4711", Kind: "fact", Source: "operator", Pinned: true, At: noon, Version: 1}
@@ -184,5 +186,10 @@ func cannedCost() wire.CostReportResult {
 }
 
 func cannedLetter() wire.DeadLetter {
-	return wire.DeadLetter{ID: "dlq_1", Subscription: "memory", Event: cannedEvents()[0], Attempts: 4, At: noon, Problem: wire.Problem{Class: fault.Invalid, Message: "no such fact"}}
+	e := cannedEvents()[0]
+	return wire.DeadLetter{
+		ID: "dead_1", Source: "subscription", Name: "memory", Ref: e.ID, Title: e.Kind, State: "waiting", Event: &e, Attempts: 4, FirstAt: noon - 31_000_000, At: noon,
+		Problem:    wire.Problem{Class: fault.Invalid, Message: "no such fact"},
+		WaysToGoOn: []wire.DLQWay{{Command: "ombud dlq replay dead_1", Does: "hands the event to memory again, out of order"}},
+	}
 }

@@ -20,18 +20,19 @@ import (
 
 // Config is everything, checked once and unchanged after.
 type Config struct {
-	Store     Store
-	Vault     Vault
-	Log       Log
-	Models    Models
-	Agents    map[string]Agent
-	Roles     map[string]Role // those of the file; a name replaces a shipped role
-	Turn      Turn
-	Approvals Approvals
-	Budget    Budget
-	Tools     Tools
-	Confine   Confine
-	Audit     Audit
+	Store       Store
+	Vault       Vault
+	Log         Log
+	Models      Models
+	Agents      map[string]Agent
+	Roles       map[string]Role // those of the file; a name replaces a shipped role
+	Turn        Turn
+	Approvals   Approvals
+	DeadLetters DeadLetters
+	Budget      Budget
+	Tools       Tools
+	Confine     Confine
+	Audit       Audit
 }
 
 // Store says where everything is kept.
@@ -137,6 +138,11 @@ type Turn struct {
 type Approvals struct {
 	Hold    time.Duration // 10m a conversation waits before the turn is parked
 	Expires time.Duration // 24h until nobody can approve it any more
+}
+
+// DeadLetters says how long what was given up is kept.
+type DeadLetters struct {
+	Keep time.Duration // 0: until it is replayed or dropped
 }
 
 // Budget holds hard stops. A turn that would pass one does not start its call.

@@ -85,6 +85,8 @@ func table() []entry {
 			doc: "How long a conversation waits for an approval before it goes on without; at most 10m."},
 		{path: "approvals.expires", def: text("24h"), set: put(func(c *Config) *time.Duration { return &c.Approvals.Expires }, duration("1m", "8760h")),
 			doc: "After how long an approval can no longer be given, 1m to 8760h."},
+		{path: "dead_letters.keep", def: text("0s"), set: put(func(c *Config) *time.Duration { return &c.DeadLetters.Keep }, duration("0s", "87600h")),
+			doc: "After how long a dead letter that nobody replayed or dropped is forgotten, up to 87600h; 0s keeps it."},
 		{path: "budget.day_usd", def: text("10"), set: put(func(c *Config) *Limit { return &c.Budget.Day }, parseLimit),
 			doc: "US dollars that may be spent in a day, or none for no limit. 0 lets nothing be spent."},
 		{path: "budget.month_usd", def: text("100"), set: put(func(c *Config) *Limit { return &c.Budget.Month }, parseLimit),

@@ -22,6 +22,7 @@ import (
 	"github.com/ombud-run/ombud/internal/checkpoint"
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/deadletter"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/hold"
@@ -123,6 +124,7 @@ type Daemon struct {
 	schedules   *schedule.Schedules
 	memory      *memory.Memory
 	outbox      *outbox.Outbox
+	letters     *deadletter.Letters
 	agents      *agent.Agents
 	models      *models
 	prices      *model.Catalog
@@ -231,6 +233,7 @@ func (d *Daemon) startUpkeep(context.Context) error {
 		_, err := d.jobs.Sweep(ctx)
 		return err
 	})
+	d.every(ctx, "tell of dead letters", 5*time.Second, d.letters.TellDue)
 	d.every(ctx, "forget what is old", time.Hour, d.forget)
 	return nil
 }
@@ -246,7 +249,7 @@ func (d *Daemon) forget(ctx context.Context) error {
 	_, facts := d.memory.Sweep(ctx)
 	_, checkpoints := d.checkpoints.Sweep(ctx)
 	_, blobs := d.blobs.Sweep(ctx)
-	return errors.Join(inbound, facts, checkpoints, blobs)
+	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx))
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

@@ -404,7 +404,7 @@ func TestWhatAClientSendsIsAnswered(t *testing.T) {
 			_, err := c.ConversationsReset(ctx, wire.ConversationsResetRequest{Conversation: "x"})
 			return err
 		},
-		"no letter":    func() error { _, err := c.DLQReplay(ctx, wire.DLQReplayRequest{ID: "dlq_x"}); return err },
+		"no letter":    func() error { _, err := c.DLQReplay(ctx, wire.DLQReplayRequest{ID: "dead_x"}); return err },
 		"nothing said": func() error { _, err := c.Explain(ctx, wire.ExplainRequest{ID: "last"}); return err },
 		"no thing":     func() error { _, err := c.Explain(ctx, wire.ExplainRequest{ID: "evt_x"}); return err },
 		"no key": func() error {

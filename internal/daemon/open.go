@@ -50,7 +50,11 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	d.vault = d.keeper.Vault()
 	cfg := o.Config.Config
-	d.events = eventlog.NewLog(d.db, d.vault, d.log, eventlog.Options{})
+	d.events = eventlog.NewLog(d.db, d.vault, d.log, eventlog.Options{
+		OnDead: func(ctx context.Context, tx *db.Tx, dead eventlog.DeadLetter) error {
+			return d.letters.OnDead(ctx, tx, dead)
+		},
+	})
 	kinds := run.NewKinds()
 	if d.hold, err = hold.Open(ctx, d.db); err != nil {
 		return nil, err
@@ -103,6 +107,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := d.openAgents(cfg, kinds); err != nil {
 		return nil, err
 	}
+	d.openLetters()
 	if err := d.openTiers(kinds, channels); err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (d *Daemon) openProcesses(ctx context.Context, kinds *run.Kinds) error {
 		},
 	}, toolprocess.Config{})
 	for _, k := range []run.Kind{
-		{Name: noticeRun, TellUnknown: true, Handle: d.sendNotice}, {Name: toolTestRun, TellUnknown: true, Handle: d.testTool},
+		{Name: noticeRun, TellUnknown: true, Handle: d.sendNotice}, {Name: toolTestRun, TellUnknown: true, Heard: true, Handle: d.testTool},
 	} {
 		if err := kinds.Add(k); err != nil {
 			return err

@@ -10,8 +10,6 @@ import (
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/budget"
 	"github.com/ombud-run/ombud/internal/db"
-	"github.com/ombud-run/ombud/internal/eventlog"
-	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -45,22 +43,16 @@ func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) 
 	if err != nil {
 		return out, err
 	}
-	letters, err := d.events.DeadLetters(ctx, "", 1000)
+	piles, err := d.letters.Unhandled(ctx)
 	if err != nil {
 		return out, err
 	}
-	out.Approvals, out.DeadLetters = int64(len(open)), waitingLetters(letters)
+	out.Approvals = int64(len(open))
+	for _, p := range piles {
+		out.DeadLetters += p.Count
+	}
 	out.Disk, out.Held = d.disk(), d.held()
 	return out, nil
-}
-
-func waitingLetters(letters []eventlog.DeadLetter) (n int64) {
-	for _, l := range letters {
-		if l.ReplayedAt == 0 {
-			n++
-		}
-	}
-	return n
 }
 
 func (d *Daemon) disk() wire.Disk {
@@ -125,34 +117,6 @@ func addCost(sum *wire.Cost, c wire.Cost) {
 	sum.CacheWriteTokens += c.CacheWriteTokens
 }
 
-func (d *Daemon) dlqList(ctx context.Context, req wire.DLQListRequest) (wire.DLQListResult, error) {
-	limit := req.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	letters, err := d.events.DeadLetters(ctx, "", min(limit, 1000))
-	var out wire.DLQListResult
-	for _, l := range letters {
-		if l.ReplayedAt == 0 || req.All {
-			out.Letters = append(out.Letters, d.wireLetter(ctx, l))
-		}
-	}
-	return out, err
-}
-
-func (d *Daemon) dlqReplay(ctx context.Context, req wire.DLQReplayRequest) (wire.DLQReplayResult, error) {
-	if err := d.events.Replay(ctx, req.ID); err != nil {
-		return wire.DLQReplayResult{}, err
-	}
-	letters, err := d.events.DeadLetters(ctx, "", 1000)
-	for _, l := range letters {
-		if l.ID == req.ID {
-			return wire.DLQReplayResult{Letter: d.wireLetter(ctx, l)}, err
-		}
-	}
-	return wire.DLQReplayResult{}, err
-}
-
 func (d *Daemon) toolsList(ctx context.Context, _ wire.Empty) (wire.ToolsListResult, error) {
 	var out wire.ToolsListResult
 	for _, t := range d.tools.List() {
@@ -186,19 +150,6 @@ func (d *Daemon) access(ctx context.Context, t tool.Definition) (string, error) 
 		return "depends on the call", err
 	}
 	return policy.Decide(&in).Effect.String(), nil
-}
-
-func (d *Daemon) wireLetter(ctx context.Context, l eventlog.DeadLetter) wire.DeadLetter {
-	out := wire.DeadLetter{
-		ID: l.ID, Subscription: l.Subscription, Attempts: int(l.Attempts), At: l.At, ReplayedAt: l.ReplayedAt,
-		Problem: wire.Problem{Class: fault.Internal, Message: l.Error},
-	}
-	if e, err := d.events.ByID(ctx, l.Event); err == nil {
-		out.Event = wireEvent(e)
-	} else {
-		out.Event = wire.Event{ID: l.Event, Stream: l.Stream, Position: l.Position}
-	}
-	return out
 }
 
 // configExplain tells what the running daemon was started with.

@@ -30,7 +30,7 @@ func (d *Daemon) openCheckpoints() {
 
 // undoRuns is the kind of run that makes an undo: one call, through the one door.
 func (d *Daemon) undoRuns() run.Kind {
-	return run.Kind{Name: undoKind, TellUnknown: true, Handle: func(ctx context.Context, r *run.Run) ([]byte, error) {
+	return run.Kind{Name: undoKind, TellUnknown: true, Heard: true, Handle: func(ctx context.Context, r *run.Run) ([]byte, error) {
 		auth, err := d.operatorAuthority()
 		if err != nil {
 			return nil, err

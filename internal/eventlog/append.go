@@ -29,6 +29,9 @@ type Options struct {
 	Now     func() time.Time // default time.Now; must be the store's own
 	Poll    time.Duration    // how often to look when nobody gives a hint; default 1s
 	Retries []time.Duration  // waits before each retry of a failed event; default 1, 5 and 25 s
+	// OnDead joins the transaction that makes a dead letter: the place to tell somebody.
+	// Its error is logged and keeps nothing from being given up. It may run twice.
+	OnDead func(ctx context.Context, tx *db.Tx, d DeadLetter) error
 }
 
 // Log is the event log of one store. It is safe for concurrent use.
@@ -39,13 +42,14 @@ type Log struct {
 	now     func() time.Time
 	poll    time.Duration
 	retries []time.Duration
+	onDead  func(ctx context.Context, tx *db.Tx, d DeadLetter) error
 	loops   loops
 	recent  recent
 }
 
 // NewLog returns the log of d. It does nothing until it is used.
 func NewLog(d *db.DB, v *vault.Vault, log *slog.Logger, o Options) *Log {
-	l := &Log{db: d, vault: v, log: log, now: o.Now, poll: o.Poll, retries: o.Retries}
+	l := &Log{db: d, vault: v, log: log, now: o.Now, poll: o.Poll, retries: o.Retries, onDead: o.OnDead}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}

@@ -133,7 +133,7 @@ func (r *reader) advance(ctx context.Context, items []item, to int64, m mode) er
 			}
 			err := r.handle(ctx, tx, it, m)
 			if failure, ok := errors.AsType[*handlerError](err); ok && m == singly {
-				next, err := r.failed(ctx, tx, it.Event, 1, failure)
+				next, err := r.failed(ctx, tx, it.Event, 1, tx.Now(), failure)
 				if err != nil {
 					return err
 				}

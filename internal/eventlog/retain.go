@@ -15,7 +15,7 @@ type Keep func(ctx context.Context, tx *db.Tx, stream string) (bool, error)
 // Prune removes events older than before (Unix microseconds) and returns how
 // many. It never removes
 //   - what a subscription, running or not, has not passed, or has blocked;
-//   - the event of a dead letter that was not replayed;
+//   - the event of a dead letter that waits;
 //   - the newest event of a stream, so that versions never start again;
 //   - what keep asks for. A nil keep asks for nothing.
 //
@@ -67,7 +67,7 @@ func (l *Log) prunable(ctx context.Context, after, before int64) (out []oldEvent
 			err = r.Scan(&o.position, &o.stream)
 			return o, err
 		}, `SELECT position, stream FROM events e WHERE position > $1 AND position <= $2 AND at < $3
-			AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.position = e.position AND d.replayed_at = 0)
+			AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.position = e.position AND d.position > 0 AND d.state = 'waiting')
 			AND version < (SELECT max(version) FROM events n WHERE n.stream = e.stream)
 			ORDER BY position LIMIT $4`, after, last, before, int64(page))
 		return err

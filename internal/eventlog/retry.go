@@ -19,6 +19,7 @@ type blockedStream struct {
 	stream   string
 	from     int64
 	attempts int64
+	since    int64 // when the event at from first failed
 }
 
 // retry goes through the blocked streams that are due.
@@ -52,9 +53,9 @@ func (r *reader) due(ctx context.Context) ([]blockedStream, error) {
 			return err
 		}
 		out, err = db.All(ctx, q, func(rows *db.Rows) (b blockedStream, err error) {
-			err = rows.Scan(&b.stream, &b.from, &b.attempts)
+			err = rows.Scan(&b.stream, &b.from, &b.attempts, &b.since)
 			return b, err
-		}, `SELECT stream, from_position, attempts FROM blocked WHERE subscription = $1 AND next_at <= $2
+		}, `SELECT stream, from_position, attempts, since FROM blocked WHERE subscription = $1 AND next_at <= $2
 			ORDER BY next_at, stream LIMIT $3`, r.sub.Name, r.log.now().UnixMicro(), int64(duePage))
 		return err
 	})
@@ -87,14 +88,14 @@ func (r *reader) catchUp(ctx context.Context, b blockedStream, m mode) error {
 			case !ok || m == together:
 				return err
 			default:
-				attempts := int64(1)
-				if it.Position == b.from {
-					attempts += b.attempts
+				attempts, since := int64(1), tx.Now()
+				if it.Position == b.from && b.attempts > 0 {
+					attempts, since = attempts+b.attempts, b.since
 				}
 				if err := r.free(ctx, tx, b); err != nil {
 					return err
 				}
-				next, err := r.failed(ctx, tx, it.Event, attempts, failure)
+				next, err := r.failed(ctx, tx, it.Event, attempts, since, failure)
 				if err != nil || next > 0 {
 					return err
 				}
@@ -141,12 +142,12 @@ func (r *reader) behind(ctx context.Context, b blockedStream, upTo int64) (rows 
 // returned, or, after the last retry, the event is a dead letter and 0 is
 // returned: its stream goes on. If the store took the transaction with it, that
 // is the error, and nothing is recorded.
-func (r *reader) failed(ctx context.Context, tx *db.Tx, e Event, attempts int64, failure error) (next int64, err error) {
+func (r *reader) failed(ctx context.Context, tx *db.Tx, e Event, attempts, since int64, failure error) (next int64, err error) {
 	if attempts > int64(len(r.log.retries)) {
-		err = r.bury(ctx, tx, e, attempts, failure)
+		err = r.bury(ctx, tx, e, attempts, since, failure)
 	} else {
 		next = tx.Now() + r.log.retries[attempts-1].Microseconds()
-		err = r.block(ctx, tx, blockedStream{stream: e.Stream, from: e.Position, attempts: attempts}, next, failure)
+		err = r.block(ctx, tx, blockedStream{stream: e.Stream, from: e.Position, attempts: attempts, since: since}, next, failure)
 		r.log.log.Warn("handler failed", "subscription", r.sub.Name, "event", e.ID, "stream", e.Stream, "attempts", attempts, "error", failure)
 	}
 	if err != nil && fault.Is(failure, fault.Unavailable) {
@@ -156,8 +157,8 @@ func (r *reader) failed(ctx context.Context, tx *db.Tx, e Event, attempts int64,
 }
 
 func (r *reader) block(ctx context.Context, tx *db.Tx, b blockedStream, next int64, why error) error {
-	_, err := tx.Exec(ctx, `INSERT INTO blocked (subscription, stream, from_position, attempts, next_at, error)
-		VALUES ($1, $2, $3, $4, $5, $6)`, r.sub.Name, b.stream, b.from, b.attempts, next,
+	_, err := tx.Exec(ctx, `INSERT INTO blocked (subscription, stream, from_position, attempts, next_at, since, error)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`, r.sub.Name, b.stream, b.from, b.attempts, next, b.since,
 		r.log.vault.Seal(vault.BlockedError, blockedRow(r.sub.Name, b.stream), []byte(errorText(why))))
 	if err != nil {
 		return fmt.Errorf("block stream %q: %w", b.stream, err)
@@ -178,11 +179,14 @@ func (r *reader) free(ctx context.Context, tx *db.Tx, b blockedStream) error {
 
 func blockedRow(subscription, stream string) string { return subscription + "/" + stream }
 
+// maxError is how much is kept of the text of an error.
+const maxError = 4096
+
 // errorText is what is kept of an error.
 func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	s := err.Error()
-	return s[:min(len(s), 4096)]
+	return s[:min(len(s), maxError)]
 }

@@ -179,7 +179,7 @@ type Status struct {
 	Head        int64
 	StartedAt   int64 // when a process last began to read for it
 	Blocked     int64 // streams waiting for a retry
-	DeadLetters int64 // not replayed
+	DeadLetters int64 // that wait
 }
 
 // Subscriptions returns every subscription the store knows, by name, also those
@@ -197,7 +197,7 @@ func (l *Log) Subscriptions(ctx context.Context) ([]Status, error) {
 			return s, err
 		}, `SELECT name, position, started_at,
 			(SELECT count(*) FROM blocked WHERE subscription = name),
-			(SELECT count(*) FROM dead_letters WHERE subscription = name AND replayed_at = 0)
+			(SELECT count(*) FROM dead_letters WHERE source = 'subscription' AND dead_letters.name = subscriptions.name AND state = 'waiting')
 			FROM subscriptions ORDER BY name`)
 		return err
 	})
@@ -215,7 +215,7 @@ func (l *Log) Detach(ctx context.Context, name string) error {
 		if err == nil && n == 0 {
 			err = fault.New(fault.NotFound, "no subscription %q", name)
 		}
-		for _, stmt := range []string{`DELETE FROM blocked WHERE subscription = $1`, `DELETE FROM dead_letters WHERE subscription = $1`} {
+		for _, stmt := range []string{`DELETE FROM blocked WHERE subscription = $1`, `DELETE FROM dead_letters WHERE source = 'subscription' AND name = $1`} {
 			if err == nil {
 				_, err = tx.Exec(ctx, stmt, name)
 			}

@@ -220,18 +220,37 @@ func TestAfterThreeRetriesOnlyTheEventIsADeadLetterAndTheStreamGoesOn(t *testing
 		if got := handled(t, l); !slices.Equal(got, []string{"a2"}) {
 			t.Fatalf("after the last retry: %v", got)
 		}
-		letters, err := l.DeadLetters(t.Context(), "", 0)
-		if err != nil || len(letters) != 1 || letters[0].Event != "a1" || letters[0].Attempts != 4 || letters[0].Error != errBad.Error() {
+		letters, err := l.DeadLetters(t.Context(), LetterFilter{})
+		if err != nil || len(letters) != 1 || letters[0].Ref != "a1" || letters[0].Last-letters[0].First != (31*time.Second).Microseconds() || letters[0].Attempts != 4 || letters[0].Error != errBad.Error() {
 			t.Fatalf("letters %+v, %v", letters, err)
 		}
 		told, err := l.Read(t.Context(), 0, 0, Filter{Kinds: []string{KindCritical}})
 		if err != nil || len(told) != 1 || told[0].Cause != "a1" {
 			t.Fatalf("told %+v, %v", told, err)
 		}
-		if after, err := l.DeadLetters(t.Context(), letters[0].ID, 0); err != nil || len(after) != 0 {
+		if after, err := l.DeadLetters(t.Context(), LetterFilter{After: letters[0].ID}); err != nil || len(after) != 0 {
 			t.Errorf("next page %v, %v", after, err)
 		}
 	})
+}
+
+// replay settles a letter and hands its event on, in one transaction.
+func replay(t *testing.T, l *Log, letter string) error {
+	t.Helper()
+	err := l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		d, err := l.DeadLetterIn(ctx, tx, letter)
+		if err != nil {
+			return err
+		}
+		if err := l.SettleLetterTx(ctx, tx, d.ID, LetterReplayed, "test", ""); err != nil {
+			return err
+		}
+		return l.HandAgainTx(ctx, tx, d)
+	})
+	if HandedAgain(err) {
+		return errors.Join(err, l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return l.FailedAgainTx(ctx, tx, letter, err) }))
+	}
+	return err
 }
 
 func TestReplayIsMarkedOutOfOrderAndHappensOnce(t *testing.T) {
@@ -252,29 +271,29 @@ func TestReplayIsMarkedOutOfOrderAndHappensOnce(t *testing.T) {
 		if !errors.Is(err, errBad) {
 			t.Fatal(err)
 		}
-		letters, err := l.DeadLetters(t.Context(), "", 0)
+		letters, err := l.DeadLetters(t.Context(), LetterFilter{})
 		if err != nil || len(letters) != 1 {
 			t.Fatal(letters, err)
 		}
 		id := letters[0].ID
-		if err := l.Replay(t.Context(), id); !errors.Is(err, errBad) {
+		if err := replay(t, l, id); !errors.Is(err, errBad) {
 			t.Errorf("still failing: %v", err)
 		}
 		j.set("a1", nil)
-		if err := l.Replay(t.Context(), id); err != nil {
+		if err := replay(t, l, id); err != nil {
 			t.Error(err)
 		}
-		if err := l.Replay(t.Context(), id); !fault.Is(err, fault.Conflict) {
+		if err := replay(t, l, id); !fault.Is(err, fault.Conflict) {
 			t.Errorf("twice: %v", err)
 		}
-		if err := l.Replay(t.Context(), "dead_x"); !fault.Is(err, fault.NotFound) {
+		if err := replay(t, l, "dead_x"); !fault.Is(err, fault.NotFound) {
 			t.Errorf("unknown: %v", err)
 		}
 		if got := handled(t, l); !slices.Equal(got, []string{"a2", "a1!"}) {
 			t.Errorf("handled %v", got)
 		}
-		letters, err = l.DeadLetters(t.Context(), "", 0)
-		if err != nil || letters[0].ReplayedAt == 0 || letters[0].Attempts != 2 {
+		letters, err = l.DeadLetters(t.Context(), LetterFilter{})
+		if err != nil || letters[0].State != LetterReplayed || letters[0].Replays != 1 || letters[0].Attempts != 2 {
 			t.Errorf("%+v, %v", letters, err)
 		}
 	})

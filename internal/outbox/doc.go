@@ -34,8 +34,9 @@
 // Anything else, a timeout or a panic: nobody knows. Then a Prober is asked; if it
 // cannot tell, the item is uncertain, steps aside and waits for a person. It is
 // never sent again by itself; a person's resend is marked as a possible repeat.
-// Failed and uncertain items leave an event and call Options.OnTrouble in the
-// same commit, so that the turn and the person hear of it.
+// Failed and uncertain items leave an event, are dead letters and call
+// Options.OnTrouble in the same commit, so that the turn and the person hear of it.
+// Whatever moves such an item on settles its letter.
 //
 // # What survives a crash
 //

@@ -92,6 +92,9 @@ func (o *Outbox) tellEnd(ctx context.Context, tx *db.Tx, it *Item) error {
 		}); err != nil {
 			return err
 		}
+		if err := o.bury(ctx, tx, it); err != nil {
+			return err
+		}
 		return o.opt.OnTrouble(ctx, tx, *it)
 	}
 	return nil

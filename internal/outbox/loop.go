@@ -99,16 +99,21 @@ func (o *Outbox) Decide(ctx context.Context, id string, d Decision, by, note str
 		return Item{}, fault.New(fault.Invalid, "decision %q by %q: it is resend, delivered or skip, by somebody", d, by)
 	}
 	err = o.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		out, err = o.move(ctx, tx, id, func(it *Item) error { return decide(tx.Now(), it, d) })
-		if err != nil {
-			return err
-		}
-		if err := o.tell(ctx, tx, &out, KindDecided, by, DecidedData{Item: id, Decision: d, By: by, Note: note}); err != nil {
-			return err
-		}
-		return o.tellEnd(ctx, tx, &out)
+		out, err = o.decideTx(ctx, tx, id, d, by, note)
+		return err
 	})
 	return out, err
+}
+
+func (o *Outbox) decideTx(ctx context.Context, tx *db.Tx, id string, d Decision, by, note string) (Item, error) {
+	out, err := o.move(ctx, tx, id, func(it *Item) error { return decide(tx.Now(), it, d) })
+	if err != nil {
+		return out, err
+	}
+	if err := o.tell(ctx, tx, &out, KindDecided, by, DecidedData{Item: id, Decision: d, By: by, Note: note}); err != nil {
+		return out, err
+	}
+	return out, o.tellEnd(ctx, tx, &out)
 }
 
 func decide(now int64, it *Item, d Decision) error {

@@ -153,6 +153,9 @@ func (o *Outbox) move(ctx context.Context, tx *db.Tx, id string, change func(it 
 	if err == nil && n == 0 {
 		err = errStale
 	}
+	if err == nil && (old.State == Failed || old.State == Uncertain) {
+		err = o.exhume(ctx, tx, &it)
+	}
 	tx.Notify(topic)
 	return it, err
 }

@@ -31,6 +31,7 @@
 //	cancelling -- run.uncertain  --> uncertain   owner
 //	uncertain  -- run.resolved   --> queued      person
 //	uncertain  -- run.failed     --> failed      person
+//	failed     -- run.replayed   --> queued      person
 //
 // # Steps
 //
@@ -40,6 +41,15 @@
 // repeat is counted), Probed asks, AtMostOnce becomes unknown. An unknown step is
 // told to the handler as an error, or makes the run uncertain until a person
 // decides, as its Kind says.
+//
+// # Failure
+//
+// A kind's handler may fail so often as its Attempts say; between attempts the run
+// waits and keeps its trigger and its steps. After the last it is failed, and in the
+// same transaction a dead letter, unless somebody hears of it anyway: a parent that
+// still works, or whoever waits for every run of a kind that is Heard. A replay of the
+// letter lets the run go on: what it did stays recorded, the steps that failed are
+// begun again, and it has all its attempts once more.
 //
 // # Keys
 //

@@ -22,7 +22,7 @@ const (
 	Cancelled  State = "cancelled"
 )
 
-// Ended reports whether nothing more can happen to a run in this state.
+// Ended reports whether nothing more happens to a run in this state by itself.
 func (s State) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
 
 // holdsKey reports whether a run in this state keeps others with its key out.
@@ -42,6 +42,7 @@ const (
 	evCancelled    = "run.cancelled"
 	evUncertain    = "run.uncertain"
 	evResolved     = "run.resolved"
+	evReplayed     = "run.replayed"
 	evStepOpened   = "run.step.opened"
 	evStepReopened = "run.step.reopened"
 	evStepClosed   = "run.step.closed"
@@ -96,6 +97,8 @@ var edges = []edge{
 
 	{Uncertain, evResolved, Queued, person},
 	{Uncertain, evFailed, Failed, person},
+
+	{Failed, evReplayed, Queued, person},
 }
 
 // next returns the state after an event, or false if the table does not allow it.
@@ -125,11 +128,11 @@ func Diagram() string {
 	return b.String()
 }
 
-// liveStates are the states a run can still leave.
+// liveStates are the states of runs that have not ended.
 func liveStates() []State {
 	var out []State
 	for _, e := range edges {
-		if e.from != None && !slices.Contains(out, e.from) {
+		if e.from != None && !e.from.Ended() && !slices.Contains(out, e.from) {
 			out = append(out, e.from)
 		}
 	}

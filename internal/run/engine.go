@@ -36,6 +36,9 @@ type Kind struct {
 	// TellUnknown gives a step of unknown outcome to Handle as an error of class
 	// Unknown. Without it the run becomes uncertain and a person decides.
 	TellUnknown bool
+	// Heard says that whoever waits for a run of this kind is told of its failure: it
+	// makes no dead letter.
+	Heard bool
 	// Ended runs in the transaction that ends a run: the place to tell somebody.
 	Ended func(ctx context.Context, tx *db.Tx, r Record) error
 }

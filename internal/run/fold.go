@@ -51,6 +51,11 @@ type (
 		By       string   `json:"by"`
 		Note     string   `json:"note,omitempty"`
 	}
+	replayedData struct {
+		By     string   `json:"by"`
+		Letter string   `json:"dead_letter,omitempty"`
+		Steps  []string `json:"steps,omitempty"` // those that failed: they are begun again
+	}
 	stepData struct {
 		Name      string      `json:"name"`
 		Kind      string      `json:"kind,omitempty"`
@@ -104,6 +109,8 @@ func (v *view) fold(e eventlog.Event) error {
 		return v.cancelling(e)
 	case evResolved:
 		return v.resolved(e)
+	case evReplayed:
+		return v.replayed(e)
 	case evStepOpened:
 		return v.stepOpened(e)
 	case evStepReopened:
@@ -228,6 +235,16 @@ func (v *view) resolved(e eventlog.Event) error {
 		return fault.New(fault.Verification, "run %s: unknown decision %q", v.ID, d.Decision)
 	}
 	return nil
+}
+
+// replayed lets a failed run begin anew what failed.
+func (v *view) replayed(e eventlog.Event) error {
+	d, err := decode[replayedData](e)
+	for _, name := range d.Steps {
+		delete(v.steps, name)
+	}
+	v.Ended, v.Attempt, v.Crashes, v.ErrorClass, v.Error = 0, 0, 0, "", ""
+	return err
 }
 
 func (v *view) stepOpened(e eventlog.Event) error {

@@ -145,6 +145,11 @@ func (e *Engine) endTx(ctx context.Context, tx *db.Tx, kind Kind, id string, fen
 // and that is told instead: a run that never ends would hold its key for ever.
 func (e *Engine) ended(ctx context.Context, tx *db.Tx, kind Kind, rec Record, state State) error {
 	tx.Notify(topic)
+	if state == Failed {
+		if err := e.bury(ctx, tx, kind, rec); err != nil {
+			return err
+		}
+	}
 	if kind.Ended == nil {
 		return nil
 	}

@@ -285,7 +285,7 @@ func (e *Engine) placeInLine(ctx context.Context, tx *db.Tx, before Record, v *v
 	case before.slot != nil && !v.State.holdsKey():
 		v.slot = nil
 		return e.promote(ctx, tx, &v.Record, *before.slot)
-	case before.State == Uncertain && v.State == Queued:
+	case (before.State == Uncertain || before.State == Failed) && v.State == Queued:
 		slot, inherits, err := e.place(ctx, tx, Spec{Key: v.Key, Width: v.Width, Parent: v.Parent})
 		if err != nil {
 			return err

@@ -118,16 +118,6 @@ func (c *Client) ApprovalsResolve(ctx context.Context, req ApprovalsResolveReque
 	return call(ctx, c, ApprovalsResolve, req)
 }
 
-// DLQList calls dlq.list: events that a subscription gave up on.
-func (c *Client) DLQList(ctx context.Context, req DLQListRequest) (DLQListResult, error) {
-	return call(ctx, c, DLQList, req)
-}
-
-// DLQReplay calls dlq.replay: hands a dead letter to its subscription again.
-func (c *Client) DLQReplay(ctx context.Context, req DLQReplayRequest) (DLQReplayResult, error) {
-	return call(ctx, c, DLQReplay, req)
-}
-
 // ConversationsList calls conversations.list: conversations, last used first.
 func (c *Client) ConversationsList(ctx context.Context, req ConversationsListRequest) (ConversationsListResult, error) {
 	return call(ctx, c, ConversationsList, req)

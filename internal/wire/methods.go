@@ -44,8 +44,10 @@ var (
 	AccessSet   = unary[AccessSetRequest, Access]("access.set", "sets how much a subject does without asking")
 	AccessScope = unary[AccessScopeRequest, Access]("access.scope", "sets how far into the machine a subject may reach")
 
-	DLQList   = unary[DLQListRequest, DLQListResult]("dlq.list", "events that a subscription gave up on", repeatable)
-	DLQReplay = unary[DLQReplayRequest, DLQReplayResult]("dlq.replay", "hands a dead letter to its subscription again")
+	DLQList   = unary[DLQListRequest, DLQListResult]("dlq.list", "what was given up: events, runs and deliveries", repeatable)
+	DLQShow   = unary[DLQRequest, DLQResult]("dlq.show", "one dead letter, and how to go on", repeatable)
+	DLQReplay = unary[DLQReplayRequest, DLQResult]("dlq.replay", "has what was given up done again")
+	DLQDrop   = unary[DLQDropRequest, DLQResult]("dlq.drop", "lays a dead letter to rest")
 
 	ConversationsList  = unary[ConversationsListRequest, ConversationsListResult]("conversations.list", "conversations, last used first", repeatable)
 	ConversationsReset = unary[ConversationsResetRequest, ConversationsResetResult]("conversations.reset", "starts a conversation afresh; nothing is deleted", repeatable)
@@ -111,7 +113,7 @@ func Methods() []Method {
 		ApprovalsList.Method, ApprovalsResolve.Method,
 		CapsList.Method, CapsGrant.Method, CapsRevoke.Method, CapsWhy.Method, CapsMeter.Method,
 		AccessShow.Method, AccessSet.Method, AccessScope.Method,
-		DLQList.Method, DLQReplay.Method,
+		DLQList.Method, DLQShow.Method, DLQReplay.Method, DLQDrop.Method,
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
 		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,

@@ -47,38 +47,6 @@ type EventsListResult struct {
 	Head   int64   `json:"head"` // last position in the log
 }
 
-// DeadLetter is an event that one subscription gave up on.
-type DeadLetter struct {
-	ID           string  `json:"id"`
-	Subscription string  `json:"subscription"` // who could not handle it
-	Event        Event   `json:"event"`
-	Attempts     int     `json:"attempts"`
-	Problem      Problem `json:"problem"`               // of the last attempt
-	At           int64   `json:"at"`                    // Unix µs, when it was given up
-	ReplayedAt   int64   `json:"replayed_at,omitempty"` // Unix µs
-}
-
-// DLQListRequest selects dead letters, oldest first.
-type DLQListRequest struct {
-	All   bool `json:"all,omitempty"`   // with those that were replayed
-	Limit int  `json:"limit,omitempty"` // 0: 100, at most 1,000
-}
-
-// DLQListResult answers dlq.list.
-type DLQListResult struct {
-	Letters []DeadLetter `json:"letters"`
-}
-
-// DLQReplayRequest hands a dead letter to its subscription again, out of order.
-type DLQReplayRequest struct {
-	ID string `json:"id"`
-}
-
-// DLQReplayResult is the letter after the replay.
-type DLQReplayResult struct {
-	Letter DeadLetter `json:"letter"`
-}
-
 // AuditRef points at one entry of the audit chain.
 type AuditRef struct {
 	Chain string `json:"chain"` // which writer's chain

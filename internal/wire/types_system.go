@@ -38,7 +38,7 @@ type Status struct {
 	Conversations int64     `json:"conversations"`       // number of conversations
 	Runs          RunCounts `json:"runs"`                // unfinished work
 	Approvals     int64     `json:"approvals"`           // open questions to the operator
-	DeadLetters   int64     `json:"dead_letters"`        // events given up on, see dlq.list
+	DeadLetters   int64     `json:"dead_letters"`        // what was given up and waits, see dlq.list
 	Disk          Disk      `json:"disk"`                // where the store lives
 	Listeners     []string  `json:"listeners,omitempty"` // addresses it listens on, the socket first
 	Held          *Held     `json:"held,omitempty"`      // it was restored and does nothing until it is let go
