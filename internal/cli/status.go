@@ -53,6 +53,15 @@ func (res statusResult) page(p *page) {
 		return
 	}
 	state := p.good("running")
+	if s := res.Standby; s != nil {
+		p.field("ombud", p.warn("standby"))
+		p.field("active", s.Active+", since "+p.clock(s.Since))
+		p.field("process", fmt.Sprintf("%d, up %s", res.PID, span(time.Duration(max(1, res.UptimeS))*time.Second)))
+		p.field("version", res.Version)
+		p.field("instance", res.Instance)
+		p.field("store", res.Store)
+		return
+	}
 	switch {
 	case res.Disk.ReadOnly:
 		state = p.bad("read-only: the disk is full")

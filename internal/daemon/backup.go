@@ -119,7 +119,7 @@ func noteBackup(ctx context.Context, d *db.DB, a *audit.Audit, out wire.BackupRe
 
 // Backup writes a backup of an instance without its daemon. It is audited too.
 func Backup(ctx context.Context, o Options, req wire.BackupCreateRequest, send func(wire.BackupProgress) error) (out wire.BackupResult, err error) {
-	err = withStore(ctx, o, func(d *db.DB, v *vault.Vault, _ *eventlog.Log) error {
+	err = withStore(ctx, o, toWrite, func(d *db.DB, v *vault.Vault, _ *eventlog.Log) error {
 		out, err = makeBackup(ctx, o, d, v, req, true, send)
 		// The record is opened last: where it cannot be written a backup is needed most.
 		ctx := context.WithoutCancel(ctx)

@@ -264,7 +264,7 @@ func TestAHoldListsWhatWouldHappen(t *testing.T) {
 // A held instance keeps what it would clear away at another time, and calls no tool.
 func TestAHeldInstanceForgetsNothing(t *testing.T) {
 	t.Parallel()
-	d, err := open(t.Context(), options(t, ""))
+	d, err := open(t.Context(), options(t, ""), turn{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func TestARestoreThatCannotBeIsRefused(t *testing.T) {
 	refused("damaged", empty, RestoreRequest{File: damaged, KeyFile: o.Instance.KeyFile()}, fault.Verification)
 	// Somebody who has the store but not its key can sign only with another one.
 	forged := filepath.Join(t.TempDir(), "forged")
-	d, err := openStore(t.Context(), o)
+	d, err := openStore(t.Context(), o, storeOptions(o))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,19 @@ const stopGrace = 15 * time.Second
 // what kept a part from starting.
 func Run(ctx context.Context, o Options) (err error) {
 	noCore()
-	d, err := open(ctx, o)
-	o.Handed.Wipe()
+	defer o.Handed.Wipe()
+	if o.Config.Config.Store.Postgres.Set() {
+		return takeTurns(ctx, o)
+	}
+	return work(ctx, o, turn{})
+}
+
+// work is the daemon from its opening to its end.
+func work(ctx context.Context, o Options, t turn) (err error) {
+	d, err := open(ctx, o, t)
+	if t.seat == nil {
+		o.Handed.Wipe()
+	}
 	if err != nil {
 		return err
 	}
@@ -92,6 +103,9 @@ func Run(ctx context.Context, o Options) (err error) {
 			return *cause
 		}
 		d.log.Info("stopping: asked by a client")
+	case <-t.lost():
+		d.log.Warn("another node has become the active one: everything is stopped here")
+		return errReplaced
 	}
 	return nil
 }
@@ -103,6 +117,8 @@ type Daemon struct {
 	hide        *redact.Redactor // knows every secret; see hiding
 	secrets     *secret.Secrets
 	db          *db.DB
+	seat        *db.Seat // nil: the store is SQLite, and this process alone has it
+	awaited     *standby // answers clients until this daemon does; nil: there was nobody to wait for
 	keeper      *vault.Keeper
 	vault       *vault.Vault
 	vaultNotes  []string // what opening the vault found and mended
@@ -176,6 +192,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"schedules", d.schedules.Start, plain(d.schedules.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
+		{"standby", d.awaited.stop, nothing},
 		{"agent socket", agentStart, agentStop},
 		{"socket", operatorStart, operatorStop},
 	} {

@@ -73,7 +73,7 @@ func TestADaemonEndsWhenItsStoreIsTakenAway(t *testing.T) {
 
 func TestNothingIsTakenIntoACondemnedStore(t *testing.T) {
 	t.Parallel()
-	d, err := open(t.Context(), options(t, ""))
+	d, err := open(t.Context(), options(t, ""), turn{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 // its lock, so that a daemon which starts meanwhile is told.
 
 // withStore opens the parts that verifying needs.
-func withStore(ctx context.Context, o Options, fn func(*db.DB, *vault.Vault, *eventlog.Log) error) error {
-	return lockStore(ctx, o, func(o Options, d *db.DB) error {
+func withStore(ctx context.Context, o Options, how access, fn func(*db.DB, *vault.Vault, *eventlog.Log) error) error {
+	return lockStore(ctx, o, how, func(o Options, d *db.DB) error {
 		k, _, err := openVault(ctx, d, o, false)
 		if err != nil {
 			return err
@@ -30,12 +30,35 @@ func withStore(ctx context.Context, o Options, fn func(*db.DB, *vault.Vault, *ev
 	})
 }
 
+// access is what a command without a daemon wants of the store.
+type access int
+
+const (
+	toRead  access = iota // on PostgreSQL also while a daemon elsewhere is active
+	toWrite               // as the active node
+)
+
 // lockStore opens the store alone.
-func lockStore(ctx context.Context, o Options, fn func(Options, *db.DB) error) (err error) {
+func lockStore(ctx context.Context, o Options, how access, fn func(Options, *db.DB) error) (err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	d, err := openStore(ctx, o)
+	so := storeOptions(o)
+	if o.Config.Config.Store.Postgres.Set() {
+		unlock, err := db.Lock(so.LockFile)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		so.HoldsLock, so.ReadOnly = true, how == toRead
+		if how == toWrite {
+			if so.Seat, err = takeSeat(ctx, o, nil); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, so.Seat.Release(context.WithoutCancel(ctx))) }()
+		}
+	}
+	d, err := openStore(ctx, o, so)
 	if err != nil {
 		return err
 	}
@@ -45,7 +68,7 @@ func lockStore(ctx context.Context, o Options, fn func(Options, *db.DB) error) (
 
 // VerifyAudit checks the audit record of an instance without its daemon.
 func VerifyAudit(ctx context.Context, o Options, req wire.AuditVerifyRequest) (out wire.AuditVerifyResult, err error) {
-	err = withStore(ctx, o, func(d *db.DB, v *vault.Vault, l *eventlog.Log) error {
+	err = withStore(ctx, o, toRead, func(d *db.DB, v *vault.Vault, l *eventlog.Log) error {
 		runs := run.New(d, v, l, run.NewKinds(), run.Options{})
 		out, err = verifyAudit(ctx, d, v, runs, anchorFiles(o, req))
 		return err
@@ -55,7 +78,7 @@ func VerifyAudit(ctx context.Context, o Options, req wire.AuditVerifyRequest) (o
 
 // ExportAudit writes the audit record of an instance without its daemon.
 func ExportAudit(ctx context.Context, o Options, line func(wire.AuditLine) error) (out wire.AuditExportResult, err error) {
-	err = withStore(ctx, o, func(d *db.DB, v *vault.Vault, _ *eventlog.Log) error {
+	err = withStore(ctx, o, toRead, func(d *db.DB, v *vault.Vault, _ *eventlog.Log) error {
 		out, err = exportAudit(ctx, audit.New(d, v, "offline", slog.New(slog.DiscardHandler)), v, line)
 		return err
 	})
@@ -65,7 +88,7 @@ func ExportAudit(ctx context.Context, o Options, line func(wire.AuditLine) error
 // CheckStore looks at the store of an instance that has no daemon.
 func CheckStore(ctx context.Context, o Options) []wire.Check {
 	var out []wire.Check
-	err := withStore(ctx, o, func(d *db.DB, _ *vault.Vault, l *eventlog.Log) error {
+	err := withStore(ctx, o, toRead, func(d *db.DB, _ *vault.Vault, l *eventlog.Log) error {
 		if err := d.Integrity(ctx); err != nil {
 			return err
 		}

@@ -30,14 +30,16 @@ import (
 )
 
 // open constructs every part, lowest floor first. Nothing runs yet but the store.
-func open(ctx context.Context, o Options) (_ *Daemon, err error) {
+func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	o, hide := hiding(o)
 	defer func() { err = hide.Error(err) }()
-	d := &Daemon{o: o, log: o.Logger, hide: hide, began: time.Now(), asked: make(chan struct{})}
+	d := &Daemon{o: o, log: o.Logger, hide: hide, began: time.Now(), asked: make(chan struct{}), seat: t.seat, awaited: t.standby}
 	if err := o.Instance.MakeDirs(); err != nil {
 		return nil, err
 	}
-	if d.db, err = openStore(ctx, o); err != nil {
+	so := storeOptions(o)
+	so.Seat, so.HoldsLock = t.seat, t.seat != nil
+	if d.db, err = openStore(ctx, o, so); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -63,7 +65,7 @@ func open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home, Held: d.hold.Held})
+	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home + t.name(), Held: d.hold.Held})
 	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log, audit.Hide(d.hide.String))
 	d.openSecrets(ctx)
 	if path := cfg.Audit.AnchorFile; path != "" {

@@ -28,8 +28,7 @@ import (
 
 // openStore opens the store of an instance, after a restore that was decided was
 // brought to its end. Every way to a store goes through it.
-func openStore(ctx context.Context, o Options) (*db.DB, error) {
-	so := storeOptions(o)
+func openStore(ctx context.Context, o Options, so db.Options) (*db.DB, error) {
 	so.Prepare = func() error {
 		settled, err := backup.Settle(o.Instance)
 		if settled {
@@ -74,7 +73,7 @@ func settle(ctx context.Context, o Options) error {
 		return err
 	}
 	so := storeOptions(o)
-	so.LockFile, so.ReserveFile = "", ""
+	so.LockFile, so.ReserveFile, so.ReadOnly = "", "", true
 	d, err := db.Open(ctx, so)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestEveryAgentMethodHasOneHandler(t *testing.T) {
 // within runs a daemon whose parts a test can reach.
 func within(t *testing.T, o Options, before func(*Daemon)) *Daemon {
 	t.Helper()
-	d, err := open(t.Context(), o)
+	d, err := open(t.Context(), o, turn{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,11 +97,11 @@ func openVault(ctx context.Context, store *db.DB, o Options, own bool) (*vault.K
 }
 
 func vaultMemory(ctx context.Context, store *db.DB) (m vault.Memory, err error) {
-	err = store.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		if m.Public, err = db.Meta(ctx, tx, metaPublic); err != nil {
+	err = store.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		if m.Public, err = db.Meta(ctx, q, metaPublic); err != nil {
 			return err
 		}
-		text, err := db.Meta(ctx, tx, metaEnvelope)
+		text, err := db.Meta(ctx, q, metaEnvelope)
 		m.Envelope = []byte(text)
 		return err
 	})
@@ -300,7 +300,7 @@ func VaultStatus(ctx context.Context, o Options) (wire.VaultStatus, error) {
 	files, sources := VaultFiles(o.Instance), VaultSources(o)
 	var memory vault.Memory
 	if _, err := vault.ReadEnvelope(files.Envelope); err != nil && hasStore(o) {
-		err := lockStore(ctx, o, func(_ Options, store *db.DB) (err error) {
+		err := lockStore(ctx, o, toRead, func(_ Options, store *db.DB) (err error) {
 			memory, err = vaultMemory(ctx, store)
 			return err
 		})
@@ -335,7 +335,7 @@ func ChangeVault(ctx context.Context, o Options, req VaultRequest) (out wire.Vau
 		}
 		defer o.recovery.Wipe()
 	}
-	err = lockStore(ctx, o, func(o Options, store *db.DB) error {
+	err = lockStore(ctx, o, toWrite, func(o Options, store *db.DB) error {
 		memory, err := vaultMemory(ctx, store)
 		if err != nil {
 			return err

@@ -29,6 +29,8 @@ type Options struct {
 	// LockFile is held while the store is open, so that a second daemon on the same
 	// directory is refused. Empty: no lock (PostgreSQL in tests, offline readers).
 	LockFile string
+	// HoldsLock is the caller's word that it holds LockFile, and goes on doing so.
+	HoldsLock bool
 	// ReserveFile is the space kept for the day the disk is full. Empty: none.
 	ReserveFile string
 	// BackupDir gets a copy of a SQLite store before it is migrated. Empty: beside it.
@@ -90,7 +92,8 @@ type DB struct {
 	condemned atomic.Pointer[error]
 	signals   *signals
 	listen    *listener
-	lock      *fileLock
+	lock      *fileLock // nil: none, or the caller's
+	lockPath  string
 }
 
 func newDB(o Options) *DB {
@@ -133,7 +136,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 			d.release()
 		}
 	}()
-	if o.LockFile != "" {
+	if d.lockPath = o.LockFile; o.LockFile != "" && !o.HoldsLock {
 		if d.lock, err = lockFile(o.LockFile); err != nil {
 			return nil, err
 		}

@@ -10,8 +10,8 @@ import (
 // Files are the files the store stands on, as they are on disk now.
 func (d *DB) Files() []string {
 	var out []string
-	if d.lock != nil {
-		out = append(out, d.lock.f.Name())
+	if d.lockPath != "" {
+		out = append(out, d.lockPath)
 	}
 	if !d.postgres {
 		out = append(out, d.path)

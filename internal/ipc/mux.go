@@ -63,6 +63,16 @@ func (m *Mux) add(method wire.Method, r route) {
 	m.routes[method.Name] = r
 }
 
+// Refuse answers those of the methods that nothing answers yet with the error of fn.
+func (m *Mux) Refuse(methods []wire.Method, fn func() error) {
+	for _, method := range methods {
+		if _, ok := m.routes[method.Name]; ok || method.Builtin {
+			continue
+		}
+		m.add(method, route{serve: func(context.Context, json.RawMessage, func(wire.Note) error) (any, error) { return nil, fn() }})
+	}
+}
+
 // Check reports every method that has no handler or two. The daemon calls it
 // once all are in.
 func (m *Mux) Check(methods []wire.Method) error {

@@ -42,6 +42,13 @@ type Status struct {
 	Disk          Disk      `json:"disk"`                // where the store lives
 	Listeners     []string  `json:"listeners,omitempty"` // addresses it listens on, the socket first
 	Held          *Held     `json:"held,omitempty"`      // it was restored and does nothing until it is let go
+	Standby       *Standby  `json:"standby,omitempty"`   // it waits for the active daemon of its store to end
+}
+
+// Standby is a daemon that waits to become the active one of a store on PostgreSQL.
+type Standby struct {
+	Active string `json:"active"` // who is active: machine, process, instance
+	Since  int64  `json:"since"`  // Unix µs by the server's clock
 }
 
 // Models says which model serves each role.
