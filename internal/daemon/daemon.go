@@ -40,6 +40,7 @@ import (
 	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/tool"
 	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
+	"github.com/ombud-run/ombud/internal/trigger"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -138,6 +139,7 @@ type Daemon struct {
 	act         *act.Act
 	runs        *run.Engine
 	schedules   *schedule.Schedules
+	triggers    *trigger.Triggers
 	memory      *memory.Memory
 	outbox      *outbox.Outbox
 	letters     *deadletter.Letters

@@ -29,5 +29,5 @@ func (d *Daemon) ownTools() []registrar {
 
 // subscriptions are the readers of the log.
 func (d *Daemon) subscriptions() []eventlog.Subscription {
-	return []eventlog.Subscription{remind.OnFired(d.agents.SayTx)}
+	return []eventlog.Subscription{remind.OnFired(d.agents.SayTx), d.triggers.Subscription()}
 }

@@ -21,12 +21,16 @@ func (d *Daemon) openSchedules() {
 	d.schedules = schedule.New(d.db, d.vault, d.events, d.runs, d.fireSchedule, schedule.Options{
 		Held: d.hold.Refuse, Tell: d.agents.NoticeTx, Logger: d.log,
 	})
+	d.openTriggers()
 }
 
-// fireSchedule starts what a schedule starts: it says something to an agent, which
-// nobody waits for.
+// fireSchedule starts what a schedule starts: a target, or it says something to an agent,
+// which nobody waits for.
 func (d *Daemon) fireSchedule(ctx context.Context, tx *db.Tx, f schedule.Firing) (string, error) {
 	starts := f.Schedule.Starts
+	if starts.Target != "" {
+		return d.triggers.Fire(ctx, tx, f)
+	}
 	in := agent.Inbound{
 		Address: agent.Local(named(starts.Conversation)), Title: named(starts.Conversation), Agent: starts.Agent,
 		Sender: "schedule:" + f.Schedule.ID, SenderName: "schedule " + f.Schedule.Name, Text: starts.Say,
