@@ -65,7 +65,9 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{Logger: d.log, Home: home + t.name(), Held: d.hold.Held})
+	d.runs = run.New(d.db, d.vault, d.events, kinds, run.Options{
+		Logger: d.log, Home: home + t.name(), Sole: t.seat != nil, LeaseTTL: 10 * time.Second, Held: d.hold.Held,
+	})
 	d.audit = audit.New(d.db, d.vault, d.runs.Node(), d.log, audit.Hide(d.hide.String))
 	d.openSecrets(ctx)
 	if path := cfg.Audit.AnchorFile; path != "" {

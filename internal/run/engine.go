@@ -91,6 +91,10 @@ type Options struct {
 	// earlier node of the same home is dead, whatever its lease says. It must be
 	// another in every installation; "" if there is none.
 	Home string
+	// Sole is the caller's word that no other node can write to the store any more.
+	// Then a run of another node is taken back at once, unless an effect of it may
+	// still be under way there: for that its lease is waited for.
+	Sole bool
 	// Held is asked before anything is begun: while it is true no run is claimed and
 	// no timer fires. Default never.
 	Held   func() bool

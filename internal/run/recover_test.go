@@ -349,6 +349,49 @@ func TestTheNextBootInAHomeNeedNotWaitForALease(t *testing.T) {
 	})
 }
 
+// The active node of a store waits for the lease of the one before it only where an
+// effect of that may be under way.
+func TestASoleNodeWaitsOnlyForEffectsThatMayBeUnderWay(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Postgres(t)
+	b := setup(t, d, Kind{Name: "k", Handle: nothing})
+	if err := b.renew(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	var free, busy, asked string
+	for id, policy := range map[*string]PolicyKind{&free: "", &busy: AtMostOnce, &asked: Noted} {
+		*id = b.begin(Spec{Kind: "k"})
+		r := b.claimOne()
+		if policy == "" {
+			continue
+		}
+		if err := r.openStep(t.Context(), StepSpec{Name: "s", Policy: Policy{Kind: policy}}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := New(d, b.vault, b.log, b.kinds, Options{Home: "other", Sole: true})
+	if err := next.recoverOnce(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]State{free: Queued, busy: Running, asked: Queued} {
+		if rec, _, err := b.Get(t.Context(), id); err != nil || rec.State != want {
+			t.Errorf("%s, want %s: %v", rec.State, want, err)
+		}
+	}
+	if err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "UPDATE nodes SET expires = 1 WHERE id = $1", b.node)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.recoverOnce(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if rec, _, err := b.Get(t.Context(), busy); err != nil || rec.State != Queued {
+		t.Errorf("after the lease: %s, %v", rec.State, err)
+	}
+}
+
 func TestGivingUpARunClosesWhatACrashLeftOpenInIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dbtest.SQLite(t), Kind{Name: "k", Handle: nothing})

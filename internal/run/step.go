@@ -177,6 +177,10 @@ func (r *Run) do(ctx context.Context, spec StepSpec, fn func(ctx context.Context
 	}
 	return r.perform(ctx, spec, seq, fn)
 }
+		// The node may have been paused since: it may have no lease any more.
+		if err := r.insist(ctx, func() error { return r.e.coverEffect(ctx, spec.Timeout) }); err != nil {
+			return Outcome{}, err
+		}
 
 // stricter is the policy for a step that was begun under one and is met under
 // another: what could not be repeated when it was begun cannot be now.

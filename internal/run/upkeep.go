@@ -119,7 +119,7 @@ func (e *Engine) recoverOnce(ctx context.Context, othersDead bool) error {
 	for _, l := range lost {
 		err := e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 			if !othersDead && !e.predecessor(l.owner) {
-				if alive, err := e.alive(ctx, tx, l.owner); err != nil || alive {
+				if alive, err := e.alive(ctx, tx, l.id, l.owner); err != nil || alive {
 					return err
 				}
 			}
@@ -146,7 +146,11 @@ func (e *Engine) lostRuns(ctx context.Context, othersDead bool) (lost []lostRun,
 	query := "SELECT id, owner, fence FROM runs WHERE state IN ('running', 'cancelling') AND owner <> $1"
 	if !othersDead {
 		query += ` AND (owner LIKE $2 OR NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = runs.owner
-			AND nodes.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))`
+			AND nodes.expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
+		if e.opt.Sole {
+			query += " OR NOT EXISTS (SELECT 1 FROM steps WHERE steps.run = runs.id AND " + underWay + ")"
+		}
+		query += ")"
 	}
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
 		args := []any{e.node}
@@ -164,8 +168,13 @@ func (e *Engine) predecessor(node string) bool {
 	return e.opt.Home != "" && node != e.node && strings.HasPrefix(node, e.opt.Home+"/")
 }
 
-// alive reports whether a node's lease has not ended.
-func (e *Engine) alive(ctx context.Context, tx *db.Tx, node string) (bool, error) {
+// underWay chooses the steps of a run whose effect may be under way. Others have none,
+// or one that may be repeated.
+const underWay = "state = 'open' AND policy IN ('at_most_once', 'probed')"
+
+// alive reports whether a run's node has a lease that has not ended and that is to be
+// waited for.
+func (e *Engine) alive(ctx context.Context, tx *db.Tx, run, node string) (bool, error) {
 	now, err := tx.Clock(ctx)
 	if err != nil {
 		return false, err
@@ -175,6 +184,10 @@ func (e *Engine) alive(ctx context.Context, tx *db.Tx, node string) (bool, error
 	return n > 0, err
 }
 
+	if err != nil || n == 0 || !e.opt.Sole {
+		return n > 0, err
+	}
+	err = tx.QueryRow(ctx, "SELECT count(*) FROM steps WHERE run = $1 AND "+underWay, run).Scan(&n)
 // dropped takes back the runs of this node on which it does not work: a claim or an
 // end whose commit was not confirmed, or an end that could not be recorded. before
 // is what the last look found; only what is found twice was not merely in between.
