@@ -127,7 +127,7 @@ var shipped = map[string]map[string]string{
 // shippedRoles are defined by the policy, not here. builtinProviders need no
 // configuration and have none.
 var (
-	shippedRoles     = []string{"assistant"}
+	shippedRoles     = []string{"assistant", "first-party", "recipe"}
 	builtinProviders = []string{"builtin", "scripted"}
 )
 

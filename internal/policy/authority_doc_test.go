@@ -82,8 +82,12 @@ func roleTable() string {
 			fmt.Fprintf(&b, "`%s` (loops compiled into ombud) may do everything but change authority.\n", r.Name)
 			continue
 		}
-		fmt.Fprintf(&b, "`%s`, the role of a fresh install:\n\n| effect | scopes |\n|---|---|\n| allow | %s |\n| ask | %s |\n\n",
-			r.Name, code(r.Allow), code(r.Ask))
+		what := "the role of a fresh install"
+		if r.Name == RoleRecipe {
+			what = "what a recipe may do from the start, beside the grants in its file"
+		}
+		fmt.Fprintf(&b, "`%s`, %s:\n\n| effect | scopes |\n|---|---|\n| allow | %s |\n| ask | %s |\n\n",
+			r.Name, what, code(r.Allow), code(r.Ask))
 	}
 	return b.String()
 }

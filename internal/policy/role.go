@@ -70,6 +70,7 @@ func (r *Roles) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
 const (
 	RoleAssistant  = "assistant"   // an agent on a fresh install
 	RoleFirstParty = "first-party" // loops compiled into ombud
+	RoleRecipe     = "recipe"      // recipes, beside the grants in their files
 )
 
 // ShippedRoles returns the roles that exist without configuration.
@@ -89,6 +90,12 @@ func ShippedRoles() []RoleSpec {
 				"schedule.create", "schedule.update", "schedule.delete"},
 		},
 		{Name: RoleFirstParty, Allow: all},
+		{
+			Name: RoleRecipe,
+			Allow: []string{"memory.read", "memory.write", "time.read", "remind.read", "remind.write", "notify.send", "schedule.list",
+				"llm.call", "tool:agent.ask", "tool:propose", "channel.send:operator", "channel.send:local:*"},
+			Ask: []string{"harness"},
+		},
 	}
 }
 
