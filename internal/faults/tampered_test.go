@@ -60,6 +60,8 @@ var unseen = map[string]string{
 	"secrets.body":       "no secret is set here",
 	"schedules.error":    "no schedule fails here",
 	"targets.body":       "nothing is there to be started here",
+	"signals.payload":    "no run is sent a signal here",
+	"runs.progress":      "no run tells how far it is here",
 
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",

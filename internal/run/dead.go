@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -50,6 +51,7 @@ func (e *Engine) ReplayTx(ctx context.Context, tx *db.Tx, id, by, letter string)
 	if err != nil {
 		return err
 	}
+	failed = withWork(failed)
 	_, err = e.advance(ctx, tx, id, noFence, change{
 		kind: evReplayed, actor: by, data: replayedData{By: by, Letter: letter, Steps: failed}, nextAt: tx.Now(),
 	})
@@ -77,4 +79,18 @@ func (e *Engine) AgainTx(ctx context.Context, tx *db.Tx, id, newID, by, cause st
 		Input: rec.Input,
 	})
 	return err
+}
+
+// BadEnd ends the name of a failed step that tells of the bad end of a run which the step
+// NAME started and the step NAME/run waited for: all three are begun again together.
+const BadEnd = "/end"
+
+func withWork(failed []string) (all []string) {
+	for _, name := range failed {
+		all = append(all, name)
+		if work, is := strings.CutSuffix(name, BadEnd); is {
+			all = append(all, work, work+"/run")
+		}
+	}
+	return all
 }

@@ -51,6 +51,15 @@
 // letter lets the run go on: what it did stays recorded, the steps that failed are
 // begun again, and it has all its attempts once more.
 //
+// # Waits and branches
+//
+// A run waits as a row: for a time, a signal, an approval, a retry or the end of
+// another run. A signal is kept until a wait takes it, in the commit that records the
+// step. Parallel lets branches work side by side under one of four joins. A branch
+// that waits does not keep the others; when all that are left wait, the run is parked
+// for the first of what they wait for. A join that has been decided is committed
+// before any branch is stopped because of it, so a crash cannot decide it again.
+//
 // # Keys
 //
 // Runs that share a key go in order of arrival, width at once. The holder of a

@@ -113,7 +113,8 @@ type Engine struct {
 
 	mu        sync.Mutex
 	live      map[string]*Run
-	claims    string // the claim statement, made at Open from the kinds
+	progress  map[string]Progress // told and not stored yet, by run
+	claims    string              // the claim statement, made at Open from the kinds
 	leaseMu   sync.Mutex
 	lease     time.Time
 	started   bool
@@ -147,7 +148,7 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *En
 	}
 	return &Engine{
 		db: d, vault: v, log: l, slog: o.Logger, kinds: kinds, opt: o, node: nodeOf(o.Home),
-		live: map[string]*Run{}, stopping: make(chan struct{}), graceOver: make(chan struct{}),
+		live: map[string]*Run{}, progress: map[string]Progress{}, stopping: make(chan struct{}), graceOver: make(chan struct{}),
 	}
 }
 

@@ -17,3 +17,9 @@ func (e *Engine) WorkedOn(ctx context.Context, q db.Q, id string, fence int64) (
 	cur, err := e.load(ctx, q, id)
 	return cur, err == nil && cur.State == Running && cur.Fence == fence, err
 }
+
+// Knows reports whether runs of a kind can be started here.
+func (e *Engine) Knows(kind string) bool {
+	_, ok := e.kinds.get(kind)
+	return ok
+}

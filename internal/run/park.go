@@ -16,24 +16,22 @@ import (
 // Park lets the run wait as a row: nothing of it stays in memory. The handler
 // returns the error it gets, and is called again from its beginning when the run
 // is woken or until has come. ready is asked in the same transaction and prevents
-// the wait if what is waited for is there already; Park then returns nil.
+// the wait if what is waited for is there already; Park then returns nil. In a branch
+// of Parallel it is the branch that waits.
 func (r *Run) Park(ctx context.Context, what Wait, ref string, until int64, ready func(ctx context.Context, tx *db.Tx) (bool, error)) error {
+	return r.parkFor(ctx, wait{what, ref, until, ready})
+}
+
+func (r *Run) parkFor(ctx context.Context, w wait) error {
+	if s := strandOf(ctx); s != nil {
+		return r.rest(ctx, s, w)
+	}
 	err := r.leave(errParked, func() error {
 		if err := r.mayBegin(ctx); err != nil {
 			return err
 		}
 		return r.insist(ctx, func() error {
-			return r.commit(change{kind: evWaiting, data: waitingData{For: what, Ref: ref, Until: until}, nextAt: until},
-				func(ctx context.Context, tx *db.Tx) error {
-					if ready == nil {
-						return nil
-					}
-					there, err := ready(ctx, tx)
-					if err == nil && there {
-						err = errReady
-					}
-					return err
-				})
+			return r.commit(change{kind: evWaiting, data: waitingData{For: w.what, Ref: w.ref, Until: w.until}, nextAt: w.until}, w.check)
 		})
 	})
 	if errors.Is(err, errReady) {
@@ -47,18 +45,9 @@ var errReady = errors.New("what the run would wait for is there")
 
 // Sleep parks the run until d has passed since the step was first met.
 func (r *Run) Sleep(ctx context.Context, name string, d time.Duration) error {
-	until, err := r.Step(ctx, name, Policy{Kind: Repeatable}, func(context.Context) (json.RawMessage, error) {
-		return json.Marshal(r.e.db.Time() + d.Microseconds())
-	})
-	if err != nil {
+	at, err := r.instant(ctx, name, d)
+	if err != nil || r.e.db.Time() >= at {
 		return err
-	}
-	var at int64
-	if err := json.Unmarshal(until, &at); err != nil {
-		return fault.New(fault.Verification, "sleep %s: %w", name, err)
-	}
-	if r.e.db.Time() >= at {
-		return nil
 	}
 	return r.Park(ctx, ForTimer, name, at, nil)
 }
@@ -66,9 +55,10 @@ func (r *Run) Sleep(ctx context.Context, name string, d time.Duration) error {
 // WakeTx makes a waiting run due now, in the transaction of what woke it. A run
 // that does not wait, or waits for something else, is left alone.
 func (e *Engine) WakeTx(ctx context.Context, tx *db.Tx, id string, what Wait, ref string) error {
-	_, err := tx.Exec(ctx, "UPDATE runs SET next_at = $1 WHERE id = $2 AND state = 'waiting' AND wait = $3 AND wait_ref = $4",
-		tx.Now(), id, what, ref)
+	_, err := tx.Exec(ctx, `UPDATE runs SET next_at = $1 WHERE id = $2 AND state = 'waiting'
+		AND (wait = $3 AND wait_ref = $4 OR wait = 'several')`, tx.Now(), id, what, ref)
 	tx.Notify(topic)
+	tx.Notify(topicOf(id)) // one of its branches may wait while others work
 	return err
 }
 
@@ -145,6 +135,9 @@ func (e *Engine) endTx(ctx context.Context, tx *db.Tx, kind Kind, id string, fen
 // and that is told instead: a run that never ends would hold its key for ever.
 func (e *Engine) ended(ctx context.Context, tx *db.Tx, kind Kind, rec Record, state State) error {
 	tx.Notify(topic)
+	if err := e.letGo(ctx, tx, rec.ID); err != nil {
+		return err
+	}
 	if state == Failed {
 		if err := e.bury(ctx, tx, kind, rec); err != nil {
 			return err

@@ -16,7 +16,7 @@ type Record struct {
 	Width                      int    // how many runs of Key at once
 	State                      State
 	Wait                       Wait   // why it waits, while State is Waiting
-	WaitRef                    string // what it waits for: an approval's id, a signal's name
+	WaitRef                    string // what it waits for: an approval's or a run's id, a signal's name
 	Owner                      string // the node that works on it
 	Fence                      int64  // grows with every claim; an old owner's writes are refused by it
 	Attempt                    int    // how often it was retried after a failure
@@ -35,6 +35,7 @@ type Record struct {
 	Input                      json.RawMessage
 	Result                     json.RawMessage
 	NextAt                     int64
+	Progress                   *Progress // what it last told of itself, if anything
 
 	slot      *int64
 	lastEvent string // the id of the event that moved it last, in a record from advance
@@ -49,6 +50,8 @@ const (
 	ForSignal   Wait = "signal"
 	ForApproval Wait = "approval"
 	ForRetry    Wait = "retry"
+	ForRun      Wait = "run"     // the end of another run
+	ForSeveral  Wait = "several" // the first of what its branches wait for
 )
 
 // StepState is how far a step got.

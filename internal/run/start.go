@@ -146,10 +146,10 @@ func (e *Engine) insert(ctx context.Context, tx *db.Tx, s Spec, input []byte, sl
 	v.Input, v.slot = input, slot
 	r := &v.Record
 	_, err = tx.Exec(ctx, `INSERT INTO runs (`+runColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-			$14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)`,
+			$14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)`,
 		r.ID, r.Kind, r.Name, r.Definition, r.Key, r.Width, nullSlot(r.slot), r.State, r.Wait, r.WaitRef, r.Owner, r.Fence,
 		r.Attempt, r.Crashes, r.NextAt, r.Seq, r.Parent, r.Cause, r.Actor, r.Created, r.Started, r.Resumed, r.Ended, r.Spent,
-		r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunInput, r.ID, input), nil, nil)
+		r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunInput, r.ID, input), nil, nil, nil)
 	return err
 }
 

@@ -26,7 +26,7 @@ var (
 // Unwinding reports whether err is the engine ending a handler, not a failure of
 // the work: the handler must return it without telling anybody.
 func Unwinding(err error) bool {
-	for _, e := range []error{errParked, errLost, errUncertain, errStopping} {
+	for _, e := range []error{errParked, errLost, errUncertain, errStopping, errJoined} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -158,6 +158,9 @@ func (r *Run) do(ctx context.Context, spec StepSpec, fn func(ctx context.Context
 	if met && s.State != Open {
 		return s.outcome(), nil
 	}
+	if !met && settles(ctx) {
+		return Outcome{}, errJoined
+	}
 	if err := r.enter(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -174,13 +177,13 @@ func (r *Run) do(ctx context.Context, spec StepSpec, fn func(ctx context.Context
 		if err := r.openStep(ctx, spec, seq); err != nil {
 			return Outcome{}, err
 		}
-	}
-	return r.perform(ctx, spec, seq, fn)
-}
 		// The node may have been paused since: it may have no lease any more.
 		if err := r.insist(ctx, func() error { return r.e.coverEffect(ctx, spec.Timeout) }); err != nil {
 			return Outcome{}, err
 		}
+	}
+	return r.perform(ctx, spec, seq, fn)
+}
 
 // stricter is the policy for a step that was begun under one and is met under
 // another: what could not be repeated when it was begun cannot be now.
@@ -199,6 +202,9 @@ func (r *Run) enter(ctx context.Context) error {
 	defer r.leaving.Unlock()
 	if err := r.mayBegin(ctx); err != nil {
 		return err
+	}
+	if s := strandOf(ctx); s != nil && s.resting() {
+		return errParked
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +276,7 @@ func (r *Run) mayBegin(ctx context.Context) error {
 	if cause := context.Cause(r.ctx); cause != nil {
 		return cause
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 func (r *Run) openStep(ctx context.Context, spec StepSpec, seq int64) error {
@@ -297,6 +303,7 @@ func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx
 		r.mu.Lock()
 		r.pending = append(r.pending, lazyStep{spec, seq, out})
 		r.mu.Unlock()
+		r.remember(spec, seq, out) // a branch that is called again meets it
 		return out, nil
 	}
 	return r.closeStep(spec, seq, out)
@@ -323,6 +330,9 @@ func (r *Run) resume(ctx context.Context, spec StepSpec, seq int64, fn func(ctx 
 	case AtMostOnce:
 		return r.closeStep(spec, seq, unknownOutcome("it was interrupted: it may or may not have happened"))
 	case Repeatable, Noted:
+	}
+	if settles(ctx) {
+		return r.closeStep(spec, seq, Fail(fault.New(fault.Cancelled, "%w", errJoined)))
 	}
 	err := r.insist(ctx, func() error {
 		return r.commit(change{kind: evStepReopened, step: spec.Name, data: stepData{Name: spec.Name}}, func(ctx context.Context, tx *db.Tx) error {
@@ -405,7 +415,7 @@ func (r *Run) insist(ctx context.Context, commit func() error) error {
 		if !fault.Is(err, fault.Unavailable) {
 			return err
 		}
-		if errors.Is(context.Cause(r.ctx), errLost) {
+		if errors.Is(context.Cause(r.ctx), errLost) || errors.Is(err, db.ErrReplaced) {
 			return errors.Join(errLost, err)
 		}
 		r.e.slog.Warn("a run waits for the store", "run", r.rec.ID, "error", err)
@@ -427,6 +437,9 @@ func (r *Run) DoTx(ctx context.Context, spec StepSpec, fn func(ctx context.Conte
 	if s, ok := r.Recorded(spec.Name); ok && s.State != Open {
 		return s.outcome(), nil
 	}
+	if settles(ctx) {
+		return Outcome{}, errJoined
+	}
 	if err := r.enter(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -441,7 +454,11 @@ func (r *Run) DoTx(ctx context.Context, spec StepSpec, fn func(ctx context.Conte
 	err := r.insist(ctx, func() error {
 		return r.commitAll([]change{{}}, func(ctx context.Context, tx *db.Tx, c []change) error {
 			// If it is the store that fails, so will the statements that follow.
-			if failed := tx.Savepoint(ctx, work); failed != nil && out.Err == nil {
+			failed := tx.Savepoint(ctx, work)
+			if errors.Is(failed, errNotYet) {
+				return errNotYet
+			}
+			if failed != nil && out.Err == nil {
 				out = Fail(failed) // one of its statements failed and it did not say so
 			}
 			c[0] = r.closing(spec, seq, &out)

@@ -29,17 +29,17 @@ func idOfStream(stream string) (string, bool) { return strings.CutPrefix(stream,
 
 const runColumns = `id, kind, name, definition, key, width, slot, state, wait, wait_ref, owner, fence,
 	attempt, crashes, next_at, seq, parent, cause, actor, created, started, resumed, ended, spent, cost,
-	cost_known, version, head, error_class, input, result, error`
+	cost_known, version, head, error_class, input, result, error, progress`
 
 func (e *Engine) scanRun(scan func(...any) error) (Record, error) {
 	var r Record
 	var slot sql.NullInt64
 	var costKnown int64
-	var head, input, result, failure []byte
+	var head, input, result, failure, progress []byte
 	err := scan(&r.ID, &r.Kind, &r.Name, &r.Definition, &r.Key, &r.Width, &slot, &r.State, &r.Wait, &r.WaitRef,
 		&r.Owner, &r.Fence, &r.Attempt, &r.Crashes, &r.NextAt, &r.Seq, &r.Parent, &r.Cause, &r.Actor, &r.Created,
 		&r.Started, &r.Resumed, &r.Ended, &r.Spent, &r.Cost, &costKnown, &r.Version, &head, &r.ErrorClass,
-		&input, &result, &failure)
+		&input, &result, &failure, &progress)
 	if err != nil {
 		return r, err
 	}
@@ -52,7 +52,9 @@ func (e *Engine) scanRun(scan func(...any) error) (Record, error) {
 	res, err2 := e.open(vault.RunResult, r.ID, result)
 	text, err3 := e.open(vault.RunError, r.ID, failure)
 	r.Input, r.Result, r.Error = in, res, string(text)
-	return r, errors.Join(err1, err2, err3)
+	var err4 error
+	r.Progress, err4 = e.openProgress(r.ID, progress)
+	return r, errors.Join(err1, err2, err3, err4)
 }
 
 func (e *Engine) open(f vault.Field, row string, sealed []byte) (json.RawMessage, error) {

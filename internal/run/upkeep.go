@@ -26,6 +26,9 @@ func (e *Engine) upkeepLoop(ctx context.Context) {
 		if err := e.hearCancels(ctx); err != nil && ctx.Err() == nil {
 			e.slog.Warn("look for cancelled runs", "error", err)
 		}
+		if err := e.saveProgress(ctx); err != nil && ctx.Err() == nil {
+			e.slog.Warn("store how far runs are", "error", err)
+		}
 		if time.Since(lastLook) > e.opt.LeaseTTL/3 {
 			lastLook = time.Now()
 			dropped = e.look(ctx, dropped)
@@ -181,13 +184,13 @@ func (e *Engine) alive(ctx context.Context, tx *db.Tx, run, node string) (bool, 
 	}
 	var n int
 	err = tx.QueryRow(ctx, "SELECT count(*) FROM nodes WHERE id = $1 AND expires > $2", node, now).Scan(&n)
-	return n > 0, err
-}
-
 	if err != nil || n == 0 || !e.opt.Sole {
 		return n > 0, err
 	}
 	err = tx.QueryRow(ctx, "SELECT count(*) FROM steps WHERE run = $1 AND "+underWay, run).Scan(&n)
+	return n > 0, err
+}
+
 // dropped takes back the runs of this node on which it does not work: a claim or an
 // end whose commit was not confirmed, or an end that could not be recorded. before
 // is what the last look found; only what is found twice was not merely in between.

@@ -67,7 +67,12 @@ const (
 	CheckpointBody      Field = 56 // whose work tree it is of, for which call, and what it lacks
 	ScheduleBody        Field = 60 // its name, when, and what it starts
 	ScheduleError       Field = 61 // why it last started nothing
+	LoopNotesBody       Field = 67 // a group of a loop's short memory
+	LoopLogText         Field = 68
+	IntegrationReason   Field = 69 // why an integration stands as it does
 	TargetBody          Field = 63 // what is started, and what starts it
+	SignalPayload       Field = 72 // what was sent to a run
+	RunProgress         Field = 73 // how far it has come, in its own words
 )
 
 // The blind fields.
@@ -83,6 +88,7 @@ const (
 	SenderKey       Field = 121 // channel + account + the provider's user id
 	CheckpointRepo  Field = 132 // the git directory of a work tree
 	ScheduleKey     Field = 134 // owner + name
+	LoopNotesGroup  Field = 136 // subject + group of short memory
 	HookKey         Field = 135 // route + the sender's id of a call, or what it sent
 )
 
@@ -133,7 +139,12 @@ var fields = map[Field]fieldInfo{
 	CheckpointBody:      {"checkpoint.body", domainRun, sealed},
 	ScheduleBody:        {"schedule.body", domainRun, sealed},
 	ScheduleError:       {"schedule.error", domainRun, sealed},
+	LoopNotesBody:       {"loop_note.body", domainRun, sealed},
+	LoopLogText:         {"loop_log.text", domainRun, sealed},
+	IntegrationReason:   {"integration.reason", domainRun, sealed},
 	TargetBody:          {"target.body", domainRun, sealed},
+	SignalPayload:       {"signal.payload", domainRun, sealed},
+	RunProgress:         {"run.progress", domainRun, sealed},
 
 	InboundDedupe:   {"inbound.dedupe", domainTalk, blind},
 	ConversationKey: {"conversation.key", domainTalk, blind},
@@ -146,6 +157,7 @@ var fields = map[Field]fieldInfo{
 	SenderKey:       {"sender.key", domainGrant, blind},
 	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},
 	ScheduleKey:     {"schedule.key", domainRun, blind},
+	LoopNotesGroup:  {"loop_note.grp", domainRun, blind},
 	HookKey:         {"hook.key", domainRun, blind},
 }
 
@@ -195,7 +207,12 @@ var columns = map[Field]string{
 	CheckpointBody:      "checkpoints.body",
 	ScheduleBody:        "schedules.body",
 	ScheduleError:       "schedules.error",
+	LoopNotesBody:       "loop_notes.body",
+	LoopLogText:         "loop_logs.text",
+	IntegrationReason:   "integrations.reason",
 	TargetBody:          "targets.body",
+	SignalPayload:       "signals.payload",
+	RunProgress:         "runs.progress",
 }
 
 // Column returns "table.column" of a field, as the schema calls it.
