@@ -106,7 +106,7 @@ func work(ctx context.Context, o Options, t turn) (err error) {
 		d.log.Info("stopping: asked by a client")
 	case <-t.lost():
 		d.log.Warn("another node has become the active one: everything is stopped here")
-		return errReplaced
+		return db.ErrReplaced
 	}
 	return nil
 }

@@ -20,9 +20,6 @@ import (
 // The others wait: they hold their instance's lock, answer a few questions on their
 // socket and write nothing. One that was replaced stops everything and waits again.
 
-// errReplaced is why a daemon ends that is no longer the active one.
-var errReplaced = fault.New(fault.Unavailable, "another daemon has become the active one of this store")
-
 // turn is one time as the active node.
 type turn struct {
 	seat    *db.Seat
@@ -75,7 +72,7 @@ func takeTurns(ctx context.Context, o Options) (err error) {
 		}
 		err = work(ctx, o, turn{seat, n, s})
 		err = errors.Join(err, s.stop(context.WithoutCancel(ctx)), seat.Release(context.WithoutCancel(ctx)))
-		if !errors.Is(err, errReplaced) || ctx.Err() != nil {
+		if !errors.Is(err, db.ErrReplaced) || ctx.Err() != nil {
 			return err
 		}
 		o.Logger.Info("waiting to be the active node again")

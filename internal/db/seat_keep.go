@@ -57,12 +57,14 @@ func (s *Seat) Lost() <-chan struct{} { return s.lost }
 // Fence is the number of this seat; every later one is greater.
 func (s *Seat) Fence() int64 { return s.fence }
 
-// err is what a writer without a seat is told.
+// ErrReplaced is what a writer is told when another node has taken its seat.
+var ErrReplaced = fault.New(fault.Unavailable, "another daemon has become the active one of this store: nothing is written here any more").
+	WithHint("ombud status shows which")
+
 func (s *Seat) err() error {
 	select {
 	case <-s.lost:
-		return fault.New(fault.Unavailable, "another daemon has become the active one of this store: nothing is written here any more").
-			WithHint("ombud status shows which")
+		return ErrReplaced
 	default:
 		return nil
 	}

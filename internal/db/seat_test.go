@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -132,7 +133,7 @@ func TestAnActiveThatWasReplacedWritesNothing(t *testing.T) {
 		t.Errorf("told %v", err)
 	}
 	<-a.seat.Lost()
-	if err := put(t.Context(), a.d, "a4"); !fault.Is(err, fault.Unavailable) {
+	if err := put(t.Context(), a.d, "a4"); !errors.Is(err, db.ErrReplaced) {
 		t.Errorf("told %v", err)
 	}
 	if err := put(t.Context(), b.d, "b1"); err != nil {
