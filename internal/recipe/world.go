@@ -1,0 +1,296 @@
+package recipe
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// EventKinds are the kinds of event a recipe can wait for, those of KARMAX first.
+var eventKinds = []string{
+	"comms.message", "comms.sent", "timer.fired", "webhook.fired", "scheduler.job", "delegation.completed", "memory.updated",
+	"tool.called", "tool.result", "system.critical", "user.defined",
+	"comms.conflict", "scheduler.missed", "scheduler.skipped", "scheduler.failed", "run.created", "run.started", "run.waiting",
+	"run.completed", "run.failed", "run.uncertain", "run.cancelled", "run.signalled", "grant.added", "grant.revoked", "level.set",
+	"secret.set", "secret.removed", "system.clock", "approval.asked", "approval.resolved",
+}
+
+// EventKinds are the kinds of event a recipe can wait for.
+func EventKinds() []string { return slices.Clone(eventKinds) }
+
+// KnownEvent reports whether a kind, or the family "tool.*", can be waited for.
+func KnownEvent(kind string) bool {
+	if slices.Contains(eventKinds, kind) || kind == "*" {
+		return true
+	}
+	begin, family := strings.CutSuffix(kind, "*")
+	return family && strings.HasSuffix(begin, ".") && slices.ContainsFunc(eventKinds, func(k string) bool { return strings.HasPrefix(k, begin) })
+}
+
+// World is what recipes refer to outside their files. A nil part is not looked at.
+type World struct {
+	Tools   map[string]json.RawMessage // schemas of inputs by name
+	Kinds   func(kind string) bool     // whether a kind of run is known
+	Loops   []string                   // names
+	Secrets func(name string) bool     // whether one of that name is set
+}
+
+// Check holds recipes against the world and against each other, and says all that cannot
+// be done. The problems of a foreign recipe are warnings of it where its format let them
+// pass.
+func Check(w World, all []*Recipe) (problems []Problem) {
+	for _, r := range all {
+		problems = append(problems, r.outside(w, all)...)
+	}
+	problems = append(problems, clashes(all)...)
+	return append(problems, cycles(all)...)
+}
+
+// outside checks what one recipe refers to.
+func (r *Recipe) outside(w World, all []*Recipe) []Problem {
+	notes := &Notes{File: r.File}
+	bad := notes.Bad
+	if r.Foreign {
+		bad = notes.Warn
+	}
+	for _, on := range r.On {
+		if on.Event != nil && !KnownEvent(on.Event.Kind) {
+			bad(on.Place, nearFix(on.Event.Kind, eventKinds), "no event is of kind %q", clip(on.Event.Kind))
+		}
+		if on.Webhook != nil && w.Secrets != nil {
+			for _, name := range on.Webhook.Secrets {
+				if !w.Secrets(name) {
+					notes.Warn(on.Place, "ombud secret set "+name, "no secret %q is set, so every request is refused until it is", name)
+				}
+			}
+		}
+	}
+	Walk(r.Steps, func(s *Step) {
+		v := verbOf(s.Verb)
+		if v.needs != "" && w.Kinds != nil && !w.Kinds(v.needs) {
+			bad(s.Place, "ask does work that needs no other program", "%s needs what this ombud does not have yet: runs of kind %s", s.Verb, v.needs)
+		}
+		switch s.Verb {
+		case "tool":
+			r.tool(w, s, notes, bad)
+		case "run":
+			r.target(w, s, all, notes)
+		}
+	})
+	if r.Foreign {
+		r.Warnings = append(slices.Clone(r.Warnings), notes.Warnings...)
+	} else {
+		r.Warnings = append(r.Warnings, notes.Warnings...)
+	}
+	return notes.Problems
+}
+
+func (r *Recipe) tool(w World, s *Step, notes *Notes, bad func(Place, string, string, ...any)) {
+	if w.Tools == nil {
+		return
+	}
+	name := s.Args["name"].String()
+	schema, there := w.Tools[name]
+	if !there {
+		bad(s.Place, nearFix(name, slices.Sorted(maps.Keys(w.Tools))), "there is no tool %q", clip(name))
+		return
+	}
+	known := schemaOf(schema)
+	if known == nil || s.Input == nil {
+		return
+	}
+	names := slices.Sorted(maps.Keys(known.Properties))
+	for _, f := range s.Input.Fields {
+		if _, ok := known.Properties[f.Key]; !ok && known.closed() {
+			bad(s.Place, nearFix(f.Key, names), "%s has no input %q", name, f.Key)
+		}
+	}
+	for _, key := range known.Required {
+		if !slices.ContainsFunc(s.Input.Fields, func(f TreeField) bool { return f.Key == key }) {
+			bad(s.Place, "", "%s needs the input %q", name, key)
+		}
+	}
+}
+
+func (r *Recipe) target(w World, s *Step, all []*Recipe, notes *Notes) {
+	kind, name, _ := strings.Cut(s.Args["target"].String(), ":")
+	var names []string
+	switch kind {
+	case "recipe":
+		for _, other := range all {
+			names = append(names, other.Name)
+		}
+	case "loop":
+		if names = w.Loops; names == nil {
+			return
+		}
+	}
+	if !slices.Contains(names, name) {
+		notes.Bad(s.Place, nearFix(name, names), "there is no %s %q", kind, clip(name))
+	}
+}
+
+// clashes are names and paths that two recipes have.
+func clashes(all []*Recipe) (problems []Problem) {
+	names, paths := map[string]*Recipe{}, map[string]On{}
+	owners := map[string]*Recipe{}
+	for _, r := range all {
+		key := strings.ToLower(r.Name)
+		if other, twice := names[key]; twice {
+			problems = append(problems, Problem{File: r.File, Place: Place{1, 1},
+				Msg: fmt.Sprintf("the recipe %q is in %s too", r.Name, other.File), Fix: "give one of them another name"})
+		}
+		names[key] = r
+		for _, on := range r.On {
+			if on.Webhook == nil {
+				continue
+			}
+			if first, twice := paths[on.Webhook.Path]; twice {
+				problems = append(problems, Problem{File: r.File, Place: on.Place,
+					Msg: fmt.Sprintf("the webhook %s is in %s:%d too", on.Webhook.Path, owners[on.Webhook.Path].File, first.Line), Fix: "give one of them another path"})
+			}
+			paths[on.Webhook.Path], owners[on.Webhook.Path] = on, r
+		}
+	}
+	return problems
+}
+
+// cycles are recipes that run themselves, by way of others or not.
+func cycles(all []*Recipe) (problems []Problem) {
+	byName := map[string]*Recipe{}
+	for _, r := range all {
+		byName[r.Name] = r
+	}
+	done := map[string]bool{}
+	var visit func(r *Recipe, path []string)
+	visit = func(r *Recipe, path []string) {
+		if done[r.Name] {
+			return
+		}
+		path = append(path, r.Name)
+		Walk(r.Steps, func(s *Step) {
+			name, ours := strings.CutPrefix(s.Args["target"].String(), "recipe:")
+			next := byName[name]
+			if s.Verb != "run" || !ours || next == nil {
+				return
+			}
+			if i := slices.Index(path, name); i >= 0 {
+				problems = append(problems, Problem{File: r.File, Place: s.Place,
+					Msg: "the recipe would run itself: " + strings.Join(append(slices.Clone(path[i:]), name), " → "), Fix: "leave one of these steps out"})
+				return
+			}
+			visit(next, path)
+		})
+		done[r.Name] = true
+	}
+	for _, r := range all {
+		visit(r, nil)
+	}
+	return problems
+}
+
+// schema is the part of a JSON Schema that says how the keys of an input look.
+type schema struct {
+	Type       any                `json:"type"`
+	Properties map[string]*schema `json:"properties"`
+	Required   []string           `json:"required"`
+	Items      *schema            `json:"items"`
+	Additional json.RawMessage    `json:"additionalProperties"`
+}
+
+func (s *schema) closed() bool { return string(s.Additional) == "false" }
+
+func schemaOf(raw json.RawMessage) *schema {
+	var s schema
+	if len(raw) == 0 || json.Unmarshal(raw, &s) != nil {
+		return nil
+	}
+	return &s
+}
+
+// takes reports whether a value of a type fits.
+func (s *schema) takes(kind string) bool {
+	switch t := s.Type.(type) {
+	case string:
+		return t == kind
+	case []any:
+		return slices.Contains(t, any(kind))
+	}
+	return false
+}
+
+// Fit makes of the texts in a tool's input what its schema asks for, where they can be
+// read as that: numbers, truth values, lists and objects. What cannot stays a text, and
+// the tool says what is wrong with it.
+func Fit(input, toolSchema json.RawMessage) json.RawMessage {
+	s := schemaOf(toolSchema)
+	var x any
+	if s == nil || json.Unmarshal(input, &x) != nil {
+		return input
+	}
+	x, _ = decode(input) // it was just read
+	raw, err := json.Marshal(s.fit(x))
+	if err != nil {
+		return input
+	}
+	return raw
+}
+
+func (s *schema) fit(x any) any {
+	if s == nil {
+		return x
+	}
+	switch x := x.(type) {
+	case object:
+		for key, v := range x {
+			x[key] = s.Properties[key].fit(v)
+		}
+	case []any:
+		for i, v := range x {
+			x[i] = s.Items.fit(v)
+		}
+	case string:
+		return s.read(x)
+	}
+	return x
+}
+
+func (s *schema) read(text string) any {
+	if s.takes("string") || s.Type == nil {
+		return text
+	}
+	t := strings.TrimSpace(text)
+	got, err := decode(json.RawMessage(t))
+	if err != nil {
+		return text
+	}
+	switch got.(type) {
+	case bool:
+		if s.takes("boolean") {
+			return got
+		}
+	case int64:
+		if s.takes("integer") || s.takes("number") {
+			return got
+		}
+	case float64:
+		if s.takes("number") {
+			return got
+		}
+	case []any:
+		if s.takes("array") {
+			return s.fit(got)
+		}
+	case object:
+		if s.takes("object") {
+			return s.fit(got)
+		}
+	case nil:
+		if s.takes("null") {
+			return nil
+		}
+	}
+	return text
+}
