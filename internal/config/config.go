@@ -33,6 +33,7 @@ type Config struct {
 	Tools       Tools
 	Confine     Confine
 	Audit       Audit
+	Loops       map[string]Loop // those of the file
 }
 
 // Store says where everything is kept.
@@ -119,6 +120,13 @@ type Agent struct {
 	Role         string   // assistant
 	Tools        []string // nil is every tool the role allows, empty is none
 	Instructions string   // added to the system prompt
+}
+
+// Loop is what is set of a loop that is compiled in.
+type Loop struct {
+	Enabled *bool             // nil: as the loop says
+	Timeout time.Duration     // 12m
+	Set     map[string]string // its own settings
 }
 
 // Role is what a subject may do: rules by scope, at most what Parent may.

@@ -308,7 +308,7 @@ func (l *loader) flags() {
 
 // apply gives every value its type.
 func (l *loader) apply() {
-	l.out.Config = Config{Agents: map[string]Agent{}, Roles: map[string]Role{}, Models: Models{Providers: map[string]Provider{}, Prices: map[string]Price{}}}
+	l.out.Config = Config{Agents: map[string]Agent{}, Roles: map[string]Role{}, Loops: map[string]Loop{}, Models: Models{Providers: map[string]Provider{}, Prices: map[string]Price{}}}
 	for _, path := range l.keys() {
 		s := l.out.settings[path]
 		if s.value.at.Kind == "" {

@@ -323,6 +323,35 @@ func parseBool(v value) (bool, error) {
 	return s == "true", err
 }
 
+func parseAutoBool(v value) (*bool, error) {
+	s, err := v.one()
+	if err != nil || s == auto {
+		return nil, err
+	}
+	on, err := parseBool(v)
+	if err != nil {
+		return nil, complain("%q is none of true, false, auto", s)
+	}
+	return &on, nil
+}
+
+// parsePairs reads a list of NAME=VALUE.
+func parsePairs(v value) (map[string]string, error) {
+	list, err := v.many()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for i, s := range list {
+		name, val, found := strings.Cut(s, "=")
+		if name = strings.TrimSpace(name); !found || name == "" {
+			return nil, &complaint{item: i, msg: fmt.Sprintf("%q is not NAME=VALUE", s)}
+		}
+		out[name] = strings.TrimSpace(val)
+	}
+	return out, nil
+}
+
 func parseRoot(v value) (string, error) {
 	s, err := v.one()
 	if err != nil || s == workspace {

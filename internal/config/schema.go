@@ -112,6 +112,13 @@ func table() []entry {
 			doc: "Whether the fetch tool may reach this machine and its private networks."},
 		{path: "audit.anchor_file", def: text(none), set: put(func(c *Config) *string { return &c.Audit.AnchorFile }, parseFile),
 			doc: "A file outside of the store that keeps the signed places of the audit log, a line each: an absolute path, or none.\nWith it a store that was put back to an older state is found. Best on another disk, append-only, and copied elsewhere."},
+
+		{path: "loops.*.enabled", def: text(auto), set: each(loops, func(l *Loop) **bool { return &l.Enabled }, parseAutoBool),
+			doc: "Whether the loop runs: true, false, or auto for what the loop itself says. ombud loop list shows them."},
+		{path: "loops.*.timeout", def: text("12m"), set: each(loops, func(l *Loop) *time.Duration { return &l.Timeout }, duration("1s", "24h")),
+			doc: "How long one run of it may work, 1s to 24h. Waiting does not count."},
+		{path: "loops.*.set", def: items(), set: each(loops, func(l *Loop) *map[string]string { return &l.Set }, parsePairs),
+			doc: "Its own settings, NAME=VALUE each; ombud loop show NAME tells them."},
 	}
 }
 
@@ -137,6 +144,7 @@ var examples = map[string]struct {
 	values map[string]string
 }{
 	"models.prices": {"openai/some-model", map[string]string{"input_usd": "2.50", "output_usd": "15"}},
+	"loops":         {"memory-upkeep", map[string]string{"set": "[merge=true]"}},
 	"roles":         {"reader", map[string]string{"parent": "assistant", "allow": "[fs.read]", "deny": "[shell.exec]"}},
 }
 
@@ -144,6 +152,7 @@ func providers(c *Config) map[string]Provider { return c.Models.Providers }
 func prices(c *Config) map[string]Price       { return c.Models.Prices }
 func agents(c *Config) map[string]Agent       { return c.Agents }
 func roles(c *Config) map[string]Role         { return c.Roles }
+func loops(c *Config) map[string]Loop         { return c.Loops }
 
 // put stores a parsed value at a fixed place.
 func put[F any](at func(*Config) *F, parse func(value) (F, error)) func(*Config, string, value) error {

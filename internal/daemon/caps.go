@@ -26,6 +26,9 @@ func (d *Daemon) permit(subject string, held policy.Held) (in policy.Input, err 
 	if err := grant.CheckSubject(subject); err != nil {
 		return in, err
 	}
+	if in, err = d.permitActor(subject, held); !fault.Is(err, fault.NotFound) {
+		return in, err
+	}
 	if in, err = d.agents.Permit(subject, held); fault.Is(err, fault.NotFound) && !isAgent(subject) {
 		in = policy.Input{
 			Subject: subject, Grants: policy.NewLayer("grants of "+subject, held.Rules), Bounds: held.Bounds, Standing: held.Standing,

@@ -29,6 +29,7 @@ import (
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
+	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/memory"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/outbox"
@@ -140,6 +141,8 @@ type Daemon struct {
 	runs        *run.Engine
 	schedules   *schedule.Schedules
 	triggers    *trigger.Triggers
+	kit         loops.Deps // what loops and recipes work with
+	loopSet     *loops.Loops
 	memory      *memory.Memory
 	outbox      *outbox.Outbox
 	letters     *deadletter.Letters
@@ -192,6 +195,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"tool processes", d.processes.Start, d.processes.Stop},
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
+		{"loops", d.startLoops, nothing},
 		{"schedules", d.schedules.Start, plain(d.schedules.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
 		{"standby", d.awaited.stop, nothing},

@@ -115,6 +115,9 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	if err := d.openTiers(kinds, channels); err != nil {
 		return nil, err
 	}
+	if err := d.openLoops(cfg, kinds); err != nil {
+		return nil, err
+	}
 	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Admit: admitOperator, Hide: d.hide.JSON}, d.mux(), d.log)
 	return d, nil
 }
@@ -203,6 +206,9 @@ func (d *Daemon) resolved(ctx context.Context, tx *db.Tx, a approval.Approval) e
 		return err
 	}
 	if ofJob, err := d.jobs.DecidedTx(ctx, tx, a); ofJob || err != nil {
+		return err
+	}
+	if ofKit, err := d.kit.DecidedTx(ctx, tx, a, d.actorOf); ofKit || err != nil {
 		return err
 	}
 	return d.agents.Decided(ctx, tx, a)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/tools/memory"
 	"github.com/ombud-run/ombud/internal/tools/notify"
 	"github.com/ombud-run/ombud/internal/tools/remind"
@@ -16,11 +17,12 @@ import (
 // ownTools are the tools that work on ombud's own store.
 func (d *Daemon) ownTools() []registrar {
 	return []registrar{
-		memory.New(d.memory, nil),
+		memory.New(d.memory, memoryOf),
 		remind.New(d.runs, time.Local),
 		schedule.New(func() schedule.Schedules { return d.schedules }),
 		result.New(d.blobs, d.kept),
 		d.checkpoints,
+		loops.NewTools(&d.kit),
 		notify.New(func(ctx context.Context, tx *db.Tx, cause, text string) error {
 			return d.agents.NoticeTx(ctx, tx, cause, text)
 		}),

@@ -33,14 +33,14 @@ var ours = []string{
 	"User-Agent", "Accept-Encoding", "Proxy-Authorization", "Proxy-Connection", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip",
 }
 
-func parseHeaders(in map[string]string) (headers, error) {
+func parseHeaders(in map[string]string, may ...string) (headers, error) {
 	out := headers{}
 	for _, name := range slices.Sorted(maps.Keys(in)) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			return nil, fault.New(fault.Invalid, "%s is not the name of a header", tool.Show(name))
-		case slices.Contains(ours, key):
+		case slices.Contains(ours, key) && !slices.Contains(may, key):
 			return nil, fault.New(fault.Invalid, "the header %s cannot be set", key)
 		case !httpguts.ValidHeaderFieldValue(in[name]):
 			return nil, fault.New(fault.Invalid, "the value of the header %s has a line end or another control character", key)

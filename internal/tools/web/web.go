@@ -1,4 +1,5 @@
-// Package web is the tool web.fetch: one GET of a public page, as text.
+// Package web is the tool web.fetch: one GET of a public page, as text; and the tools
+// web.get and web.request, by which loops and recipes talk to services.
 //
 // The HTTP client it is given guards every address; this package adds nothing to
 // that and goes around nothing of it. What policy allowed is one URL: a redirect
@@ -19,6 +20,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -48,7 +50,9 @@ func New(client *http.Client, agent string, secrets Secrets) *Web {
 }
 
 // Register makes the tool known to r.
-func (w *Web) Register(r *tool.Registry) error { return r.Add(w.definition(), w.fetch) }
+func (w *Web) Register(r *tool.Registry) error {
+	return errors.Join(r.Add(w.definition(), w.fetch), r.Add(w.getDefinition(), w.requestBy(reading)), r.Add(w.requestDefinition(), w.requestBy(changing)))
+}
 
 const schema = `{"type":"object","additionalProperties":false,"required":["url"],"properties":{
 "url":{"type":"string","minLength":1,"maxLength":4096,"description":"absolute http or https URL"},
@@ -142,12 +146,11 @@ func (w *Web) fetch(ctx context.Context, inv tool.Invocation) (tool.Output, erro
 	if err != nil {
 		return tool.Output{}, err
 	}
-	filled, err := w.fill(ctx, inv, u, h)
+	t, err := w.tripTo(ctx, inv, u, h)
 	if err != nil {
 		return tool.Output{}, err
 	}
-	t := trip{inv: inv, hosts: []string{u.Host}, audience: label.Anyone, headers: filled}
-	resp, err := t.get(ctx, w.client, u, w.agent)
+	resp, err := t.do(ctx, w.client, http.MethodGet, u, "", w.agent)
 	if err != nil {
 		return tool.Output{}, failed(u, err)
 	}
@@ -165,14 +168,24 @@ type trip struct {
 	inv      tool.Invocation
 	hosts    []string       // whose words are in the answer
 	audience label.Audience // who may read it
+	reached  atomic.Bool    // there was a connection to send on
 	refused  *url.URL       // the redirect that was not followed
 	why      error
 	headers  http.Header // what the call asked for, with the values of secrets
 }
 
-func (t *trip) get(ctx context.Context, guarded *http.Client, u *url.URL, agent string) (*http.Response, error) {
+func (w *Web) tripTo(ctx context.Context, inv tool.Invocation, u *url.URL, h headers) (*trip, error) {
+	filled, err := w.fill(ctx, inv, u, h)
+	return &trip{inv: inv, hosts: []string{u.Host}, audience: label.Anyone, headers: filled}, err
+}
+
+func (t *trip) do(ctx context.Context, guarded *http.Client, method string, u *url.URL, body, agent string) (*http.Response, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: t.connected})
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	var sent io.Reader // with none, a request says that it has no body
+	if body != "" {
+		sent = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), sent)
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +213,7 @@ func (t *trip) get(ctx context.Context, guarded *http.Client, u *url.URL, agent 
 // connected notes that the page came from a network that is not public: then what
 // it says is not for everybody.
 func (t *trip) connected(info httptrace.GotConnInfo) {
+	t.reached.Store(true)
 	addr, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String())
 	if ip := addr.Addr().Unmap(); err != nil || !ip.IsGlobalUnicast() || ip.IsPrivate() {
 		t.audience = label.OperatorOnly
@@ -214,7 +228,7 @@ func (t *trip) redirected(ctx context.Context, next *http.Request, hops int) err
 	}
 	var need scope.Scope
 	if err == nil {
-		need, err = scope.Of("net.fetch", u.String())
+		need, err = scope.Of(baseOf(next.Method), u.String())
 	}
 	if err == nil {
 		err = t.inv.Allows(ctx, need)
