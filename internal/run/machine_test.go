@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -196,7 +197,15 @@ func (m *machine) invariants(t *rapid.T) {
 			active[r.Key]++
 		}
 		if max(slots[r.Key], active[r.Key]) > r.Width {
-			t.Fatalf("key %s: %d slots, %d active, width %d", r.Key, slots[r.Key], active[r.Key], r.Width)
+			var all []string
+			for _, r := range slices.SortedFunc(maps.Values(recs), func(a, b Record) int { return int(a.Seq - b.Seq) }) {
+				slot := int64(-1)
+				if r.slot != nil {
+					slot = *r.slot
+				}
+				all = append(all, fmt.Sprintf("%s child of %q: %s, slot %d, due %d", r.ID, r.Parent, r.State, slot, r.NextAt))
+			}
+			t.Fatalf("key %s: %d slots, %d active, width %d\n%s", r.Key, slots[r.Key], active[r.Key], r.Width, strings.Join(all, "\n"))
 		}
 	}
 	for key, seqs := range m.w.started {

@@ -238,7 +238,8 @@ func flag(b bool) int64 {
 }
 
 // save writes the row back if nobody else moved it meanwhile: its head stands for
-// all events so far. A step changes few columns, none of them in an index.
+// all events so far, and its slot may have been given to it by a run that left. A step
+// changes few columns, none of them in an index.
 func (e *Engine) save(ctx context.Context, tx *db.Tx, before Record, r *Record, changes []change) error {
 	var n int64
 	var err error
@@ -247,13 +248,17 @@ func (e *Engine) save(ctx context.Context, tx *db.Tx, before Record, r *Record, 
 			WHERE id = $5 AND version = $6 AND head = $7`,
 			r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ID, before.Version, before.Head[:])
 	} else {
+		held := before.slot
+		if !r.State.holdsKey() {
+			held = nil // given on
+		}
 		n, err = tx.Exec(ctx, `UPDATE runs SET state = $1, wait = $2, wait_ref = $3, owner = $4, fence = $5, attempt = $6,
 				crashes = $7, next_at = $8, started = $9, resumed = $10, ended = $11, spent = $12, cost = $13, cost_known = $14,
 				version = $15, head = $16, error_class = $17, result = $18, error = $19, slot = $20
-			WHERE id = $21 AND version = $22 AND head = $23`,
+			WHERE id = $21 AND version = $22 AND head = $23 AND COALESCE(slot, -1) = $24`,
 			r.State, r.Wait, r.WaitRef, r.Owner, r.Fence, r.Attempt, r.Crashes, r.NextAt, r.Started, r.Resumed, r.Ended, r.Spent,
 			r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunResult, r.ID, r.Result),
-			e.seal(vault.RunError, r.ID, textOrNil(r.Error)), nullSlot(r.slot), r.ID, before.Version, before.Head[:])
+			e.seal(vault.RunError, r.ID, textOrNil(r.Error)), nullSlot(r.slot), r.ID, before.Version, before.Head[:], slotOrNone(held))
 	}
 	if err == nil && n == 0 {
 		return moved(r.ID)
@@ -265,6 +270,13 @@ func onlySteps(changes []change) bool {
 	return !slices.ContainsFunc(changes, func(c change) bool {
 		return c.kind != evStepOpened && c.kind != evStepReopened && c.kind != evStepClosed
 	})
+}
+
+func slotOrNone(p *int64) int64 {
+	if p == nil {
+		return -1
+	}
+	return *p
 }
 
 func nullSlot(p *int64) sql.NullInt64 {
