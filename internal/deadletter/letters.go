@@ -124,11 +124,9 @@ func (l *Letters) Replay(ctx context.Context, req Request) (d eventlog.DeadLette
 	if err := l.Held(); err != nil {
 		return d, err
 	}
-	err = l.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if d, err = l.waiting(ctx, tx, req, "replay"); err != nil {
-			return err
-		}
-		return l.replayTx(ctx, tx, d, req)
+	err = l.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		d, err = l.replayTx(ctx, tx, req)
+		return err
 	})
 	if eventlog.HandedAgain(err) {
 		if noted := l.refused(ctx, d, req, err); noted != nil {
@@ -142,59 +140,71 @@ func (l *Letters) Replay(ctx context.Context, req Request) (d eventlog.DeadLette
 	return l.Get(ctx, d.ID)
 }
 
-func (l *Letters) replayTx(ctx context.Context, tx *db.Tx, d eventlog.DeadLetter, req Request) error {
+func (l *Letters) replayTx(ctx context.Context, tx *db.Tx, req Request) (eventlog.DeadLetter, error) {
+	d, err := l.waiting(ctx, tx, req, "replay")
+	if err != nil {
+		return d, err
+	}
 	told := l.told(d, req)
 	switch {
 	case d.Source != eventlog.FromRun && req.Fresh:
-		return fault.New(fault.Invalid, "dead letter %s is no run: only a run can begin anew", d.ID)
-	case d.Source == eventlog.FromRun && req.Fresh:
+		return d, fault.New(fault.Invalid, "dead letter %s is no run: only a run can begin anew", d.ID)
+	case req.Fresh:
 		told.Run = id.New("run")
 	case d.Source == eventlog.FromRun:
 		told.Run = d.Ref
 	}
 	if err := l.Log.SettleLetterTx(ctx, tx, d.ID, eventlog.LetterReplayed, req.By, told.Run); err != nil {
-		return err
+		return d, err
 	}
 	event, err := l.record(ctx, tx, KindReplayed, "replayed", told)
 	if err != nil {
-		return err
+		return d, err
 	}
+	return d, l.again(ctx, tx, d, told, event)
+}
+
+// again sets the work going.
+func (l *Letters) again(ctx context.Context, tx *db.Tx, d eventlog.DeadLetter, told Told, event string) error {
 	switch d.Source {
 	case eventlog.FromSubscription:
 		return l.Log.HandAgainTx(ctx, tx, d)
 	case eventlog.FromDelivery:
-		return l.Deliveries.ResendTx(ctx, tx, d.Ref, req.By, req.Note)
+		return l.Deliveries.ResendTx(ctx, tx, d.Ref, told.By, told.Note)
 	case eventlog.FromRun:
-		if req.Fresh {
-			return l.Runs.AgainTx(ctx, tx, d.Ref, told.Run, req.By, event)
+		if told.Fresh {
+			return l.Runs.AgainTx(ctx, tx, d.Ref, told.Run, told.By, event)
 		}
-		return l.Runs.ReplayTx(ctx, tx, d.Ref, req.By, d.ID)
+		return l.Runs.ReplayTx(ctx, tx, d.Ref, told.By, d.ID)
 	}
 	return fault.New(fault.Verification, "dead letter %s is of the unknown source %q", d.ID, d.Source)
 }
 
 // Drop lays a letter to rest: nothing more is done about it. It only moves rows, so a
-// held instance does it too.
+// held instance does it too. Errors: NotFound; Conflict if the letter does not wait.
 func (l *Letters) Drop(ctx context.Context, req Request) (d eventlog.DeadLetter, err error) {
-	err = l.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if d, err = l.waiting(ctx, tx, req, "drop"); err != nil {
-			return err
-		}
-		if err := l.Log.SettleLetterTx(ctx, tx, d.ID, eventlog.LetterDropped, req.By, ""); err != nil {
-			return err
-		}
-		if _, err := l.record(ctx, tx, KindDropped, "dropped", l.told(d, req)); err != nil {
-			return err
-		}
-		if d.Source != eventlog.FromDelivery {
-			return nil
-		}
-		return l.Deliveries.SkipTx(ctx, tx, d.Ref, req.By, req.Note)
+	err = l.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
+		d, err = l.dropTx(ctx, tx, req)
+		return err
 	})
 	if err != nil {
 		return d, err
 	}
 	return l.Get(ctx, d.ID)
+}
+
+func (l *Letters) dropTx(ctx context.Context, tx *db.Tx, req Request) (eventlog.DeadLetter, error) {
+	d, err := l.waiting(ctx, tx, req, "drop")
+	if err != nil {
+		return d, err
+	}
+	if err := l.Log.SettleLetterTx(ctx, tx, d.ID, eventlog.LetterDropped, req.By, ""); err != nil {
+		return d, err
+	}
+	if _, err := l.record(ctx, tx, KindDropped, "dropped", l.told(d, req)); err != nil || d.Source != eventlog.FromDelivery {
+		return d, err
+	}
+	return d, l.Deliveries.SkipTx(ctx, tx, d.Ref, req.By, req.Note)
 }
 
 // waiting returns a letter that can be decided, else says why it cannot.
