@@ -36,6 +36,9 @@ type Kind struct {
 	// TellUnknown gives a step of unknown outcome to Handle as an error of class
 	// Unknown. Without it the run becomes uncertain and a person decides.
 	TellUnknown bool
+	// Knows reports whether this node has what a run was started from, its pinned
+	// definition. Until it has, the run is kept back. Default true. It must be quick.
+	Knows func(ctx context.Context, q db.Q, r Record) (bool, error)
 	// Heard says that whoever waits for a run of this kind is told of its failure: it
 	// makes no dead letter.
 	Heard bool
@@ -45,14 +48,15 @@ type Kind struct {
 
 // Kinds is the set of kinds an engine knows.
 type Kinds struct {
-	mu sync.RWMutex
-	m  map[string]Kind
+	mu   sync.RWMutex
+	m    map[string]Kind
+	list string // of the names, as SQL has it
 }
 
 // NewKinds returns an empty set.
-func NewKinds() *Kinds { return &Kinds{m: map[string]Kind{}} }
+func NewKinds() *Kinds { return &Kinds{m: map[string]Kind{}, list: "''"} }
 
-// Add adds a kind; its name must be new.
+// Add adds a kind; its name must be new. Runs of it that were kept back go on.
 func (k *Kinds) Add(kind Kind) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,6 +64,7 @@ func (k *Kinds) Add(kind Kind) error {
 		return fault.New(fault.Internal, "run kind %q is there already or not whole", kind.Name)
 	}
 	k.m[kind.Name] = kind
+	k.list += ", '" + strings.ReplaceAll(kind.Name, "'", "''") + "'"
 	return nil
 }
 
@@ -74,11 +79,7 @@ func (k *Kinds) get(name string) (Kind, bool) {
 func (k *Kinds) known() string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	var names []string
-	for name := range k.m {
-		names = append(names, "'"+strings.ReplaceAll(name, "'", "''")+"'")
-	}
-	return strings.Join(names, ", ")
+	return k.list
 }
 
 // Options tune an Engine; zero fields have defaults.
@@ -113,8 +114,8 @@ type Engine struct {
 
 	mu        sync.Mutex
 	live      map[string]*Run
-	progress  map[string]Progress // told and not stored yet, by run
-	claims    string              // the claim statement, made at Open from the kinds
+	progress  map[string]Progress  // told and not stored yet, by run
+	kept      map[string]time.Time // runs kept back, when they were last looked at
 	leaseMu   sync.Mutex
 	lease     time.Time
 	started   bool
@@ -126,7 +127,7 @@ type Engine struct {
 	runs      sync.WaitGroup
 }
 
-// New returns an engine. Kinds may be added until Open.
+// New returns an engine. Kinds may be added later too.
 func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *Engine {
 	if o.Slots <= 0 {
 		o.Slots = 256
@@ -148,7 +149,7 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, kinds *Kinds, o Options) *En
 	}
 	return &Engine{
 		db: d, vault: v, log: l, slog: o.Logger, kinds: kinds, opt: o, node: nodeOf(o.Home),
-		live: map[string]*Run{}, progress: map[string]Progress{}, stopping: make(chan struct{}), graceOver: make(chan struct{}),
+		live: map[string]*Run{}, progress: map[string]Progress{}, kept: map[string]time.Time{}, stopping: make(chan struct{}), graceOver: make(chan struct{}),
 	}
 }
 
@@ -179,7 +180,6 @@ func (e *Engine) Open(ctx context.Context) error {
 	if e.started {
 		return nil
 	}
-	e.claims = e.claimSQL()
 	if err := e.renew(ctx, 0); err != nil {
 		return fmt.Errorf("take the node's lease: %w", err)
 	}
@@ -289,32 +289,42 @@ func (e *Engine) dispatchOnce(ctx context.Context) (more bool, err error) {
 	if err != nil || len(due) == 0 {
 		return false, err
 	}
-	claimed, err := e.claim(ctx, room)
+	claimed, more, err := e.claim(ctx, room)
 	for _, rec := range claimed {
 		e.begin(rec)
 	}
-	return len(claimed) == room, err
+	return more, err
 }
 
 func (e *Engine) due(ctx context.Context, limit int) (ids []string, err error) {
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		ids, err = db.All(ctx, q, db.Column[string], e.claims, e.db.Time(), limit)
+		ids, err = db.All(ctx, q, db.Column[string], e.claimSQL(), e.db.Time(), limit)
 		return err
 	})
 	return ids, err
 }
 
-func (e *Engine) claim(ctx context.Context, limit int) (claimed []Record, err error) {
+// claim takes runs that are due, at most limit, and reports whether there may be more.
+func (e *Engine) claim(ctx context.Context, limit int) (claimed []Record, more bool, err error) {
 	err = e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		claimed = claimed[:0] // the function may run twice
-		ids, err := db.All(ctx, tx, db.Column[string], e.claims, tx.Now(), limit)
+		ids, err := db.All(ctx, tx, db.Column[string], e.claimSQL(), tx.Now(), limit)
 		if err != nil {
 			return err
 		}
+		more = len(ids) == limit
 		for _, id := range ids {
 			rec, err := e.load(ctx, tx, id)
 			if err != nil {
 				return err
+			}
+			if missing, err := e.missing(ctx, tx, rec); err != nil {
+				return err
+			} else if missing != "" {
+				if err := e.keepBack(ctx, tx, rec, missing); err != nil {
+					return err
+				}
+				continue
 			}
 			v := view{Record: rec}
 			start := change{kind: evStarted, actor: "ombud", data: startedData{Owner: e.node, Fence: rec.Fence + 1}}
@@ -326,9 +336,14 @@ func (e *Engine) claim(ctx context.Context, limit int) (claimed []Record, err er
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return claimed, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, rec := range claimed {
+		delete(e.kept, rec.ID)
+	}
+	return claimed, more, nil
 }
 
 // begin works on a claimed run on a goroutine of its own.

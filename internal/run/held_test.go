@@ -91,10 +91,9 @@ func TestWhoWasAliveInABackupIsForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.claims = b.claimSQL()
 		// A run that the node of before was doing.
 		id := b.begin(Spec{Kind: "k"})
-		if claimed, err := b.claim(t.Context(), 10); err != nil || len(claimed) != 1 {
+		if claimed, _, err := b.claim(t.Context(), 10); err != nil || len(claimed) != 1 {
 			t.Fatal(claimed, err)
 		}
 		err = d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {

@@ -66,7 +66,6 @@ func (m *machine) boot() {
 	}
 	m.w.dead, m.w.points = false, 0
 	m.e = New(m.b.db, m.b.vault, m.b.log, m.kinds, Options{})
-	m.e.claims = m.e.claimSQL()
 	if err := m.e.recoverOnce(m.t.Context(), true); err != nil {
 		m.t.Fatal(err)
 	}
@@ -229,7 +228,7 @@ func sharesPlace(recs map[string]Record, r Record) bool {
 
 // take claims runs, as the dispatcher does.
 func (m *machine) take(t *rapid.T, room int) {
-	recs, err := m.e.claim(m.t.Context(), room)
+	recs, _, err := m.e.claim(m.t.Context(), room)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,7 @@ import (
 // claimOne claims the one run that is due, without working on it.
 func (b *bench) claimOne() *Run {
 	b.t.Helper()
-	b.claims = b.claimSQL()
-	recs, err := b.claim(b.t.Context(), 1)
+	recs, _, err := b.claim(b.t.Context(), 1)
 	if err != nil || len(recs) != 1 {
 		b.t.Fatalf("claimed %d: %v", len(recs), err)
 	}
@@ -33,7 +32,6 @@ func TestRecoveryLeavesALiveOwnerAlone(t *testing.T) {
 	b := setup(t, d, Kind{Name: "k", Handle: nothing})
 	other := New(d, b.vault, b.log, b.kinds, Options{})
 	third := New(d, b.vault, b.log, b.kinds, Options{})
-	third.claims = third.claimSQL()
 	id := b.begin(Spec{Kind: "k"})
 	b.claimOne() // b has no lease: it looks dead
 	found, err := other.lostRuns(t.Context(), false)
@@ -47,7 +45,7 @@ func TestRecoveryLeavesALiveOwnerAlone(t *testing.T) {
 	if err := third.recoverOnce(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	if recs, err := third.claim(t.Context(), 1); err != nil || len(recs) != 1 {
+	if recs, _, err := third.claim(t.Context(), 1); err != nil || len(recs) != 1 {
 		t.Fatalf("claimed %d: %v", len(recs), err)
 	}
 	if err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
@@ -115,11 +113,10 @@ func TestARunThatKeepsKillingItsNodeIsGivenUpWithItsStepsClosed(t *testing.T) {
 	}
 	for range maxCrashes {
 		next := New(b.db, b.vault, b.log, b.kinds, Options{})
-		next.claims = next.claimSQL()
 		if err := next.recoverOnce(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := next.claim(t.Context(), 1); err != nil {
+		if _, _, err := next.claim(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -292,7 +289,6 @@ func TestAChildThatOutlivesItsParentKeepsTheKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := setup(t, d, Kind{Name: "k", Handle: nothing})
-		b.claims = b.claimSQL()
 		parent := b.begin(Spec{Kind: "k", Key: "x"})
 		child := b.begin(Spec{Kind: "k", Key: "x", Parent: parent})
 		next := b.begin(Spec{Kind: "k", Key: "x"})
@@ -320,7 +316,6 @@ func TestTheNextBootInAHomeNeedNotWaitForALease(t *testing.T) {
 		b := setup(t, d, Kind{Name: "k", Handle: nothing})
 		in := func(home string) *Engine {
 			e := New(d, b.vault, b.log, b.kinds, Options{Home: home})
-			e.claims = e.claimSQL()
 			if err := e.renew(t.Context(), time.Hour); err != nil {
 				t.Fatal(err)
 			}
@@ -328,7 +323,7 @@ func TestTheNextBootInAHomeNeedNotWaitForALease(t *testing.T) {
 		}
 		first := in("homea")
 		id := b.begin(Spec{Kind: "k"})
-		if recs, err := first.claim(t.Context(), 1); err != nil || len(recs) != 1 {
+		if recs, _, err := first.claim(t.Context(), 1); err != nil || len(recs) != 1 {
 			t.Fatalf("claimed %d: %v", len(recs), err)
 		}
 		state := func() State {
