@@ -151,7 +151,7 @@ func tablesOf(ctx context.Context, q querier, postgres bool) (tables []Table, er
 	if postgres {
 		query = `SELECT c.table_name, c.column_name FROM information_schema.columns c
 			JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
-			WHERE c.table_schema = current_schema() AND t.table_type = 'BASE TABLE' AND t.table_name <> 'goose_db_version'
+			WHERE c.table_schema = current_schema() AND t.table_type = 'BASE TABLE' AND t.table_name NOT IN ('goose_db_version', '` + moveTable + `')
 			ORDER BY c.table_name COLLATE "C", c.ordinal_position`
 	}
 	rows, err := q.QueryContext(ctx, query)

@@ -40,6 +40,8 @@ type Options struct {
 	Seat *Seat
 	// ReadOnly leaves the store as it is: it is neither migrated nor written to.
 	ReadOnly bool
+	// Moving opens a database that a store is being moved to; others do not.
+	Moving bool
 	// Prepare, if set, runs under the lock before the store's files are opened: the
 	// place to finish what put them there.
 	Prepare func() error
@@ -67,6 +69,7 @@ type DB struct {
 
 	migrations []Migration // nil: those of this program
 	seat       *Seat       // nil: no other node writes
+	moving     bool
 
 	writePool *sql.DB
 	readPool  *sql.DB
@@ -113,7 +116,7 @@ func newDB(o Options) *DB {
 		log: o.Logger, now: o.Now, maxBatch: o.MaxBatch,
 		readers: make(chan *session, o.Readers), queue: make(chan *request, o.MaxBatch),
 		closing: make(chan struct{}), closed: make(chan struct{}),
-		signals: newSignals(), migrations: o.migrations, seat: o.Seat,
+		signals: newSignals(), migrations: o.migrations, seat: o.Seat, moving: o.Moving,
 	}
 	for range o.Readers {
 		d.readers <- nil

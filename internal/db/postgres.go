@@ -70,10 +70,15 @@ var durableCommits = []string{"on", "local", "remote_write", "remote_apply"}
 func (d *DB) checkPostgres(ctx context.Context) error {
 	var version int
 	var encoding, fsync string
-	err := d.writePool.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('fsync')`).
-		Scan(&version, &encoding, &fsync)
+	var moving bool
+	err := d.writePool.QueryRowContext(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
+			current_setting('fsync'), to_regclass('`+moveTable+`') IS NOT NULL`).
+		Scan(&version, &encoding, &fsync, &moving)
 	if err != nil {
 		return err
+	}
+	if moving && !d.moving {
+		return errHalfMoved
 	}
 	if version < 130000 {
 		return fault.New(fault.Config, "the PostgreSQL server has version %d; ombud needs 13 or newer", version/10000)

@@ -59,6 +59,8 @@ type SeatOptions struct {
 	// TTL is how long the seat is kept without a word. Default 8 s.
 	TTL    time.Duration
 	Logger *slog.Logger
+	// Moving is for who moves a store to the database.
+	Moving bool
 }
 
 // Holder is who has the seat. Times are Unix microseconds of the server's clock.
@@ -224,12 +226,17 @@ func (s *Seat) disconnect(ctx context.Context) {
 // look reads who has the seat; nil is nobody. A store of a schema that this program
 // does not know is refused here, before anybody relies on this node.
 func (s *Seat) look(ctx context.Context) (*Holder, error) {
-	var tables bool
-	if err := s.conn.QueryRow(ctx, "SELECT to_regclass('leases') IS NOT NULL AND to_regclass('meta') IS NOT NULL").Scan(&tables); err != nil {
+	var tables, moving bool
+	err := s.conn.QueryRow(ctx, "SELECT to_regclass('leases') IS NOT NULL AND to_regclass('meta') IS NOT NULL, to_regclass('"+moveTable+"') IS NOT NULL").
+		Scan(&tables, &moving)
+	if err != nil {
 		return nil, err
 	}
+	if moving && !s.o.Moving {
+		return nil, errHalfMoved
+	}
 	if !tables {
-		if err := makeSchema(ctx, s.o.DSN, s.o.Logger); err != nil {
+		if err := makeSchema(ctx, s.o); err != nil {
 			return nil, err
 		}
 	}
@@ -264,16 +271,16 @@ func readHolder(row interface{ Scan(dest ...any) error }) (*Holder, error) {
 }
 
 // makeSchema gives an empty database its tables. Nobody can have a seat there.
-func makeSchema(ctx context.Context, dsn string, log *slog.Logger) error {
-	d := newDB(Options{DSN: dsn, Logger: log})
+func makeSchema(ctx context.Context, o SeatOptions) error {
+	d := newDB(Options{DSN: o.DSN, Logger: o.Logger, Moving: o.Moving})
 	defer d.release()
-	if err := d.openPools(dsn); err != nil {
+	if err := d.openPools(o.DSN); err != nil {
 		return err
 	}
 	if err := d.checkStore(ctx); err != nil {
 		return err
 	}
-	return d.migrate(ctx, dsn, "")
+	return d.migrate(ctx, o.DSN, "")
 }
 
 // take takes the seat, or says who was faster. It holds the row that every batch

@@ -49,17 +49,18 @@ CREATE TABLE routes (
   refusal    TEXT NOT NULL     -- plain
 ) /*strict*/;
 
--- hooks: every call that was accepted. key is of route and id, content of route and
--- body: either is there once, so that nothing starts twice.
+-- hooks: every call that was accepted. key is of route and id, or of route and body where
+-- a call has no id; content is of route and body. A key is there once, so that nothing
+-- starts twice.
 CREATE TABLE hooks (
   id      TEXT PRIMARY KEY, -- plain
   route   TEXT NOT NULL,    -- plain
   key     BYTEA,            -- blind
-  content BYTEA,            -- blind
+  content BYTEA NOT NULL,   -- blind
   event   TEXT NOT NULL,    -- plain
   at      BIGINT NOT NULL   -- plain
 ) /*strict*/;
 
 CREATE UNIQUE INDEX hooks_key ON hooks (key);
-CREATE UNIQUE INDEX hooks_content ON hooks (content);
+CREATE INDEX hooks_content ON hooks (content);
 CREATE INDEX hooks_at ON hooks (at);
