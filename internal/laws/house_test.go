@@ -49,6 +49,7 @@ type house struct {
 	dir    string
 	in     instance.Instance
 	client *wire.Client
+	env    map[string]string // of a daemon in this process
 }
 
 // build makes an instance whose model is a script. More of the configuration may
@@ -108,7 +109,7 @@ func (h *house) options() daemon.Options {
 		h.t.Fatal(err)
 	}
 	return daemon.Options{
-		Instance: h.in, Config: loaded, Environment: config.ReadEnvironment(func(string) string { return "" }),
+		Instance: h.in, Config: loaded, Environment: config.ReadEnvironment(func(name string) string { return h.env[name] }),
 		Logger: slog.New(slog.DiscardHandler), Version: "test",
 	}
 }
