@@ -1,0 +1,93 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// weaknesses are faults of another daemon that runs loops, recipes and agents by itself:
+// work that it lost or did twice, and what made it slow. Each is held by the tests it
+// names, wherever the mechanism is.
+var weaknesses = []struct {
+	number int
+	was    string
+	tests  []string // package and name
+}{
+	{1, "events that arrive while a loop runs are dropped", []string{"trigger.TestEventsThatArriveWhileItRunsAreHandledAfterItInOrder"}},
+	{2, "a retry has lost its trigger", []string{"trigger.TestARetryKeepsItsTrigger", "run.TestRetryKeepsStepsAndEndsAfterTheLastAttempt"}},
+	{3, "between the offset and the run nothing is durable", []string{
+		"trigger.TestAnEventStartsWhatListensWithItsPayload", "eventlog.TestKilledBetweenHandlerAndCommitTheEventsAreDeliveredAgain",
+		"schedule.TestAKillBetweenFireAndCommitLosesNothingAndRepeatsNothing",
+	}},
+	{4, "recipes are not retried, and sleep for ever", []string{"recipe.TestAStepIsTriedAgain"}},
+	{6, "a failed turn is neither told nor tried again", []string{
+		"laws.TestWeakness06AFailedTurnIsToldAndItsStepsAreRetried", "agent.TestAModelThatFailsIsToldAndAskedOnce",
+	}},
+	{7, "a run killed shortly before a restart stays running", []string{
+		"laws.TestWeakness07ARunKilledShortlyBeforeARestartGoesOnAtOnce", "run.TestTheNextBootInAHomeNeedNotWaitForALease",
+	}},
+	{8, "resumed turns come newest first", []string{"laws.TestWeakness08ResumedTurnsKeepTheirOrder"}},
+	{9, "a trigger between a failure and its retry takes the retry's steps", []string{"run.TestATriggerBetweenAFailureAndItsRetryTakesNothingFromIt"}},
+	{12, "missed firings are not caught up", []string{"schedule.TestWhatPassesWhileTheDaemonIsDown", "schedule.TestAPastDueInstantFiresOrAdvances"}},
+	{25, "each event costs a commit for each subscriber", []string{
+		"eventlog.TestNineSubscriptionsCostFarFewerThanNineCommitsAnEvent", "eventlog.TestBatchIsOneCommitAndIdleIsNone",
+	}},
+	{27, "a poisoned event blocks its subscriber", []string{
+		"eventlog.TestFailingEventBlocksItsStreamOnlyAndCatchesUpInOrder", "trigger.TestAPoisonedEventDelaysOnlyItsStream",
+	}},
+	{28, "the store has no version", []string{"db.TestOlderSchemaIsBackedUpAndMigratedAndNewerRefused"}},
+	{29, "the 65th conversation is refused", []string{"laws.TestWeakness29AThousandConversationsAtOnce"}},
+	{31, "dead letters cannot be listed or replayed", []string{
+		"deadletter.TestThreeSourcesAreOneList", "deadletter.TestAKillAtTheCommitOfADecisionLosesNothingAndRepeatsNothing",
+	}},
+}
+
+// TestEveryWeaknessIsHeldByATestThatExists: a promise whose test is gone is no promise.
+func TestEveryWeaknessIsHeldByATestThatExists(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`^([\w/]+)\.(Test\w+)$`)
+	held := map[int]bool{}
+	for _, w := range weaknesses {
+		if held[w.number] || w.was == "" || len(w.tests) == 0 {
+			t.Errorf("weakness %d is listed twice, or by nothing", w.number)
+		}
+		held[w.number] = true
+		for _, name := range w.tests {
+			m := named.FindStringSubmatch(name)
+			if m == nil {
+				t.Errorf("weakness %d: %q is no package and test", w.number, name)
+				continue
+			}
+			if !declares(t, filepath.Join("..", filepath.FromSlash(m[1])), m[2]) {
+				t.Errorf("weakness %d (%s): there is no %s", w.number, w.was, name)
+			}
+		}
+	}
+	for _, n := range []int{1, 2, 3, 4, 6, 7, 8, 9, 12, 25, 27, 28, 29} {
+		if !held[n] {
+			t.Errorf("weakness %d is held by no test", n)
+		}
+	}
+}
+
+// declares reports whether a package has a test of that name.
+func declares(t *testing.T, dir, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decl := regexp.MustCompile(`(?m)^func ` + name + `\(t \*testing\.T\)`)
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if decl.Match(raw) {
+			return true
+		}
+	}
+	return false
+}
