@@ -25,6 +25,7 @@ func (in Instance) MakeDirs() error {
 		refuse fs.FileMode
 	}{
 		{in.ConfigDir, writtenByOther},
+		{in.RecipeDir(), writtenByOther},
 		{in.StateDir, forOthers},
 		{in.BackupDir(), forOthers},
 		{in.DataDir, writtenByOther},
@@ -38,6 +39,20 @@ func (in Instance) MakeDirs() error {
 		if err := checkDir(d.path, d.refuse); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckWritten tells whether a file or a directory, seen as info, is the word of this user:
+// it is theirs, or the system's, and nobody else can write it.
+func CheckWritten(path string, info fs.FileInfo) error {
+	if owner, ours := ownedByUs(info); !ours && owner != 0 {
+		return fault.New(fault.Permission, "%s belongs to uid %d, ombud runs as uid %d", path, owner, os.Geteuid()).
+			WithHint("chown it, for what stands in it is done")
+	}
+	if wrong := openTo(info, writtenByOther); wrong != 0 {
+		return fault.New(fault.Permission, "%s has mode %04o, so others can write what is done", path, info.Mode().Perm()).
+			WithHint("chmod %04o %s", info.Mode().Perm()&^writtenByOther, path)
 	}
 	return nil
 }

@@ -149,6 +149,9 @@ func shortDir(sys system, in Instance) string {
 // ConfigFile is the configuration a person writes; it need not exist.
 func (in Instance) ConfigFile() string { return filepath.Join(in.ConfigDir, "config.yaml") }
 
+// RecipeDir is where the operator puts recipes.
+func (in Instance) RecipeDir() string { return filepath.Join(in.ConfigDir, "recipes") }
+
 // StateDB is the SQLite store.
 func (in Instance) StateDB() string { return filepath.Join(in.StateDir, "ombud.db") }
 

@@ -74,8 +74,10 @@ type Match struct {
 // Webhook starts a recipe when a request comes in. The zero Verify is not mounted.
 type Webhook struct {
 	Path    string
-	Verify  string   // hmac, standard, github, slack or open
+	Verify  string   // one of trigger.Schemes
 	Secrets []string // names of secrets, any of which is good
+	// Where a generic signature is, and what the sender calls a call; "" for the defaults.
+	Header, IDHeader string
 }
 
 // Input is what a recipe may be given when it is started by hand.

@@ -3,6 +3,7 @@ package recipe
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/ombud-run/ombud/internal/cron"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/secret"
+	"github.com/ombud-run/ombud/internal/trigger"
 )
 
 // Reader makes a recipe of a file that is not in this package's format.
@@ -340,47 +343,57 @@ func (s *strict) match(f Field) Match {
 	return m
 }
 
-var schemes = []string{"hmac", "standard", "github", "slack", "open"}
-
 func (s *strict) webhook(n *Node) *Webhook {
 	out := &Webhook{}
 	var at Place
-	s.keys(n, "a webhook", []string{"webhook", "verify", "secrets"}, map[string]func(Field){
+	s.keys(n, "a webhook", []string{"webhook", "verify", "secrets", "header", "id_header"}, map[string]func(Field){
 		"webhook": func(f Field) {
 			at = f.Place
 			if out.Path = s.word(f); out.Path != "" && !ValidPath(out.Path) {
 				s.notes.Bad(f.Value.Place, "write webhook: /hooks/name", "%q is no path of a webhook", clip(out.Path))
 			}
 		},
-		"verify":  func(f Field) { out.Verify = s.oneOf(f, schemes...) },
-		"secrets": func(f Field) { out.Secrets = s.words(f) },
+		"verify":    func(f Field) { out.Verify = s.oneOf(f, trigger.Schemes...) },
+		"secrets":   func(f Field) { out.Secrets = s.words(f) },
+		"header":    func(f Field) { out.Header = s.header(f) },
+		"id_header": func(f Field) { out.IDHeader = s.header(f) },
 	})
 	switch {
 	case out.Verify == "":
-		s.notes.Bad(at, "write verify: hmac and secrets: [NAME], or verify: open if anybody may start it",
+		s.notes.Bad(at, "write verify: generic and secrets: [NAME], or verify: open if anybody may start it",
 			"the webhook does not say how a request proves itself")
 	case out.Verify == "open" && len(out.Secrets) > 0:
 		s.notes.Bad(at, "leave out one", "the webhook is open, so nothing asks for its secrets")
 	case out.Verify != "open" && len(out.Secrets) == 0:
 		s.notes.Bad(at, "write secrets: [NAME] and set it with ombud secret set NAME", "the webhook names no secret")
-	case len(out.Secrets) > 4:
-		s.notes.Bad(at, "", "a webhook has at most 4 secrets")
+	case len(out.Secrets) > 8:
+		s.notes.Bad(at, "", "a webhook has at most 8 secrets")
+	case out.Header != "" && out.Verify != string(trigger.Generic) || out.IDHeader != "" && out.Verify != string(trigger.Generic) && out.Verify != "open":
+		s.notes.Bad(at, "leave it out", "verify: %s says itself where its signature and id are", out.Verify)
+	}
+	for _, name := range out.Secrets {
+		if err := secret.CheckName(name); err != nil {
+			s.notes.Bad(at, fault.HintOf(err), "%v", err)
+		}
 	}
 	return out
 }
 
+func (s *strict) header(f Field) string {
+	name := s.word(f)
+	if name != "" && !HeaderName(name) {
+		s.notes.Bad(f.Value.Place, "", "%q is no name of a header", clip(name))
+	}
+	return name
+}
+
 // ValidPath reports whether a webhook can be mounted there.
 func ValidPath(path string) bool {
-	if len(path) > 200 || !strings.HasPrefix(path, "/hooks/") || strings.HasSuffix(path, "/") {
-		return false
-	}
-	for _, part := range strings.Split(path[1:], "/") {
-		if part == "" || part == "." || part == ".." || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
-			return false
-		}
-	}
-	return true
+	rest, ok := strings.CutPrefix(path, trigger.HooksPath)
+	return ok && len(rest) <= 128 && hookPath.MatchString(rest)
 }
+
+var hookPath = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 
 var inputTypes = []string{"text", "number", "truth"}
 

@@ -254,7 +254,7 @@ func TestRecipesAreHeldAgainstEachOtherAndTheWorld(t *testing.T) {
 		Kinds: func(string) bool { return false }, Loops: []string{"dead"},
 	}, []*Recipe{a, b, c, twin}))
 	for _, want := range []string{
-		"the recipe would run itself: a → b → c → a", `the webhook /hooks/x is in a.yaml:3 too`, `the recipe "a" is in a.yaml too`,
+		"the recipe would run itself: a → b → c → a", `the webhook /hooks/x is in a.yaml:3 too`, `the recipe "a" is in a.yaml:1 too`, `the recipe "a" is in other.yaml:1 too`, `the webhook /hooks/x is in b.yaml:3 too`,
 		`no event is of kind "comms.mesage"`, `did you mean "comms.message"?`, `there is no tool "noitfy.send"`, `did you mean "notify.send"?`,
 		`notify.send has no input "mesage"`, `notify.send needs the input "message"`, "delegate needs what this ombud does not have yet",
 		`there is no loop "dea"`, `there is no recipe "bb"`,

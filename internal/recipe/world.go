@@ -132,26 +132,34 @@ func (r *Recipe) target(w World, s *Step, all []*Recipe, notes *Notes) {
 	}
 }
 
-// clashes are names and paths that two recipes have.
+// clashes are names and paths that two recipes have. Both files are named: which of them is
+// meant nobody can tell.
 func clashes(all []*Recipe) (problems []Problem) {
-	names, paths := map[string]*Recipe{}, map[string]On{}
-	owners := map[string]*Recipe{}
-	for _, r := range all {
-		key := strings.ToLower(r.Name)
-		if other, twice := names[key]; twice {
-			problems = append(problems, Problem{File: r.File, Place: Place{1, 1},
-				Msg: fmt.Sprintf("the recipe %q is in %s too", r.Name, other.File), Fix: "give one of them another name"})
+	type owner struct {
+		r  *Recipe
+		at Place
+	}
+	clash := func(a, b owner, what, fix string) {
+		for _, x := range [][2]owner{{a, b}, {b, a}} {
+			problems = append(problems, Problem{File: x[0].r.File, Place: x[0].at, Msg: fmt.Sprintf("%s is in %s:%d too", what, x[1].r.File, x[1].at.Line), Fix: fix})
 		}
-		names[key] = r
+	}
+	names, paths := map[string]owner{}, map[string]owner{}
+	for _, r := range all {
+		me, key := owner{r, Place{1, 1}}, strings.ToLower(r.Name)
+		if other, twice := names[key]; twice {
+			clash(me, other, fmt.Sprintf("the recipe %q", r.Name), "give one of them another name")
+		}
+		names[key] = me
 		for _, on := range r.On {
 			if on.Webhook == nil {
 				continue
 			}
-			if first, twice := paths[on.Webhook.Path]; twice {
-				problems = append(problems, Problem{File: r.File, Place: on.Place,
-					Msg: fmt.Sprintf("the webhook %s is in %s:%d too", on.Webhook.Path, owners[on.Webhook.Path].File, first.Line), Fix: "give one of them another path"})
+			me.at = on.Place
+			if other, twice := paths[on.Webhook.Path]; twice {
+				clash(me, other, "the webhook "+on.Webhook.Path, "give one of them another path")
 			}
-			paths[on.Webhook.Path], owners[on.Webhook.Path] = on, r
+			paths[on.Webhook.Path] = me
 		}
 	}
 	return problems

@@ -67,6 +67,8 @@ const (
 	CheckpointBody      Field = 56 // whose work tree it is of, for which call, and what it lacks
 	ScheduleBody        Field = 60 // its name, when, and what it starts
 	ScheduleError       Field = 61 // why it last started nothing
+	RecipeText          Field = 75 // what a recipe says
+	RecipeFile          Field = 76 // where a recipe is, and what is wrong with its file
 	LoopNotesBody       Field = 67 // a group of a loop's short memory
 	LoopLogText         Field = 68
 	IntegrationReason   Field = 69 // why an integration stands as it does
@@ -139,6 +141,8 @@ var fields = map[Field]fieldInfo{
 	CheckpointBody:      {"checkpoint.body", domainRun, sealed},
 	ScheduleBody:        {"schedule.body", domainRun, sealed},
 	ScheduleError:       {"schedule.error", domainRun, sealed},
+	RecipeText:          {"recipe_definition.body", domainRun, sealed},
+	RecipeFile:          {"recipe_file.body", domainRun, sealed},
 	LoopNotesBody:       {"loop_note.body", domainRun, sealed},
 	LoopLogText:         {"loop_log.text", domainRun, sealed},
 	IntegrationReason:   {"integration.reason", domainRun, sealed},
@@ -207,6 +211,8 @@ var columns = map[Field]string{
 	CheckpointBody:      "checkpoints.body",
 	ScheduleBody:        "schedules.body",
 	ScheduleError:       "schedules.error",
+	RecipeText:          "recipe_definitions.body",
+	RecipeFile:          "recipe_files.body",
 	LoopNotesBody:       "loop_notes.body",
 	LoopLogText:         "loop_logs.text",
 	IntegrationReason:   "integrations.reason",

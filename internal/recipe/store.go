@@ -1,0 +1,116 @@
+package recipe
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// Hash names a text.
+func Hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// definition is the sealed part of a row of recipe_definitions.
+type definition struct {
+	File string `json:"file"`
+	Text []byte `json:"text"`
+}
+
+// fileBody is the sealed part of a row of recipe_files.
+type fileBody struct {
+	Path     string    `json:"path"`
+	Problems []Problem `json:"problems,omitempty"` // of what the file holds now
+	Told     string    `json:"told,omitempty"`     // the problems the operator was told of
+}
+
+// row is a row of recipe_files.
+type row struct {
+	id, name, hash string
+	at             int64
+	fileBody
+}
+
+func (l *Library) fileID(path string) string {
+	return hex.EncodeToString(l.d.Vault.MAC("recipe.file", []byte(path))[:16])
+}
+
+func (l *Library) rows(ctx context.Context, q db.Q) ([]row, error) {
+	return db.All(ctx, q, func(r *db.Rows) (x row, err error) {
+		var sealed []byte
+		if err = r.Scan(&x.id, &x.name, &x.hash, &sealed, &x.at); err != nil {
+			return x, err
+		}
+		plain, err := l.d.Vault.Open(vault.RecipeFile, x.id, sealed)
+		if err == nil {
+			err = json.Unmarshal(plain, &x.fileBody)
+		}
+		if err != nil {
+			err = fault.New(fault.Verification, "read recipe_files %s: %w", x.id, err)
+		}
+		return x, err
+	}, "SELECT id, name, hash, body, at FROM recipe_files ORDER BY name, id")
+}
+
+func (l *Library) put(ctx context.Context, tx *db.Tx, x row) error {
+	raw, err := json.Marshal(x.fileBody)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO recipe_files (id, name, hash, body, at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, hash = excluded.hash, body = excluded.body, at = excluded.at`,
+		x.id, x.name, x.hash, l.d.Vault.Seal(vault.RecipeFile, x.id, raw), tx.Now())
+	return err
+}
+
+// keep writes a definition down, if it is not there.
+func (l *Library) keep(ctx context.Context, tx *db.Tx, hash, file string, text []byte) error {
+	raw, err := json.Marshal(definition{File: file, Text: text})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, "INSERT INTO recipe_definitions (hash, body, at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING",
+		hash, l.d.Vault.Seal(vault.RecipeText, hash, raw), tx.Now())
+	return err
+}
+
+// Definition is the recipe of a hash as it was taken, whatever became of its file.
+func (l *Library) Definition(ctx context.Context, hash string) (r *Recipe, err error) {
+	err = l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		r, err = l.definitionIn(ctx, q, hash)
+		return err
+	})
+	return r, err
+}
+
+func (l *Library) definitionIn(ctx context.Context, q db.Q, hash string) (*Recipe, error) {
+	var sealed []byte
+	var at int64
+	err := q.QueryRow(ctx, "SELECT body, at FROM recipe_definitions WHERE hash = $1", hash).Scan(&sealed, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fault.New(fault.NotFound, "no recipe was ever taken with the hash %q", hash)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plain, err := l.d.Vault.Open(vault.RecipeText, hash, sealed)
+	if err != nil {
+		return nil, err
+	}
+	var d definition
+	if err := json.Unmarshal(plain, &d); err != nil || Hash(d.Text) != hash {
+		return nil, fault.New(fault.Verification, "recipe_definitions %s is not what it was", hash)
+	}
+	// By the clock of that day: a schedule that has fired for the last time was in order.
+	r, problems := Read(d.File, d.Text, time.UnixMicro(at), l.d.Foreign)
+	return r, Fault(problems)
+}

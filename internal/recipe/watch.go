@@ -1,0 +1,132 @@
+package recipe
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// patient is how long after a broken file was first seen it is looked at again, before the
+// operator is told: it may be half written.
+const patient = 2 * time.Second
+
+// Start looks at the files and then whenever they change. A notification is only a hint:
+// what counts is what a look finds, and there is one now and then anyway.
+func (l *Library) Start(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.quit != nil {
+		return nil
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		l.slog.Warn("changes of recipes are seen late", "poll", l.o.Poll, "error", err)
+		w = nil
+	}
+	l.watchAll(w)
+	if _, err := l.Load(ctx); err != nil {
+		l.slog.Warn("the recipes were not read", "error", err) // those in use stay; it goes on trying
+	}
+	loop, quit := context.WithCancel(context.Background())
+	l.quit = quit
+	l.loop.Go(func() {
+		l.watch(loop, w)
+		if w != nil {
+			_ = w.Close() // nothing is lost with it
+		}
+	})
+	return nil
+}
+
+// Stop ends the looking. It is safe to call twice.
+func (l *Library) Stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.quit != nil {
+		l.quit()
+		l.loop.Wait()
+		l.quit = nil
+	}
+}
+
+// watchAll watches the directories of all files, and those that links lead to. It is called
+// after every look: what is watched already stays so.
+func (l *Library) watchAll(w *fsnotify.Watcher) {
+	if w == nil {
+		return
+	}
+	paths := append([]string(nil), l.o.Files...)
+	if l.o.Dir != "" {
+		_ = w.Add(l.o.Dir) // where it is not there, the look now and then finds it
+		list, err := os.ReadDir(l.o.Dir)
+		if err != nil {
+			return
+		}
+		for _, e := range list {
+			paths = append(paths, filepath.Join(l.o.Dir, e.Name()))
+		}
+	}
+	for _, path := range paths {
+		_ = w.Add(filepath.Dir(path))
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			_ = w.Add(filepath.Dir(real))
+		}
+	}
+}
+
+// watch is the loop: when the files have been at rest for a while after a change, or now
+// and then, it looks.
+func (l *Library) watch(ctx context.Context, w *fsnotify.Watcher) {
+	var events chan fsnotify.Event
+	var errs chan error
+	if w != nil {
+		events, errs = w.Events, w.Errors
+	}
+	next := time.NewTimer(l.o.Poll)
+	defer next.Stop()
+	since := time.Time{} // when the change began that has not been looked at
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			if e.Op == fsnotify.Chmod {
+				continue // programs that back up or index do nothing else
+			}
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if time.Since(since) < 10*l.o.Quiet { // somebody who writes on and on is not waited for
+				next.Reset(l.o.Quiet)
+			}
+		case _, ok := <-errs: // of too many changes some were missed: a look finds them
+			if !ok {
+				errs = nil
+				continue
+			}
+			next.Reset(l.o.Quiet)
+		case <-next.C:
+			since = time.Time{}
+			again, err := l.Load(ctx)
+			l.watchAll(w)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				l.slog.Warn("the recipes were not read", "error", err)
+				next.Reset(l.o.Poll)
+			case again:
+				next.Reset(min(patient, l.o.Poll))
+			default:
+				next.Reset(l.o.Poll)
+			}
+		}
+	}
+}
