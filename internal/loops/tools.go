@@ -190,7 +190,7 @@ func (t Tools) said(ctx context.Context, inv tool.Invocation, who, text string, 
 	}
 	w.Label = label.Join(w.Label, inv.Label)
 	got, err := t.d.Agents.IntakeTx(ctx, inv.Tx, agent.Inbound{
-		Address: agent.Local(inv.Subject), Title: inv.Subject, Agent: who, Sender: inv.Subject, SenderName: inv.Subject, Text: text, Key: inv.Key,
+		Address: agent.Local(inv.Subject), Title: inv.Subject, Agent: who, Sender: inv.Subject, SenderName: inv.Subject, Text: text,
 		Source: label.Own, Audience: label.OperatorOnly, Tier: policy.Trusted, Unattended: !attended, Cause: cause, Within: w,
 	})
 	return tool.Output{Text: got.Run}, err

@@ -141,7 +141,7 @@ func (k *Kit) HTTP(ctx context.Context, step string, req HTTPRequest) (resp HTTP
 		if err != nil {
 			return fault.New(fault.Internal, "input of %s: %w", name, err)
 		}
-		got, err := k.call(ctx, act.Call{Step: step, Tool: name, Input: raw})
+		got, err := k.call(ctx, act.Call{Step: step, Tool: name, Input: raw, Within: true})
 		if err != nil {
 			return err
 		}
