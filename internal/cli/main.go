@@ -54,6 +54,9 @@ type Roof struct {
 	Backup      func(ctx context.Context, p Place, req wire.BackupCreateRequest, note func(wire.BackupProgress) error) (wire.BackupResult, error)
 	Restore     func(ctx context.Context, p Place, o RestoreOptions) (wire.RestoreResult, error)
 
+	StoreStatus func(context.Context, Place) (daemon.StoreState, error)
+	MoveStore   func(ctx context.Context, p Place, to *config.Loaded, report func(table string, rows int64)) (daemon.MovedStore, error)
+
 	// VerifyBackup checks a backup without touching the instance; it unpacks it below
 	// scratch unless quick is set.
 	VerifyBackup func(ctx context.Context, p Place, file, scratch string, quick bool, note func(wire.BackupProgress) error) (wire.BackupVerifyResult, error)

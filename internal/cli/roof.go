@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 
+	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/daemon"
 	"github.com/ombud-run/ombud/internal/wire"
 )
@@ -36,6 +37,12 @@ func roof() Roof {
 		},
 		CheckStore: func(ctx context.Context, p Place) []wire.Check {
 			return daemon.CheckStore(ctx, options(p))
+		},
+		StoreStatus: func(ctx context.Context, p Place) (daemon.StoreState, error) {
+			return daemon.LookAtStore(ctx, options(p))
+		},
+		MoveStore: func(ctx context.Context, p Place, to *config.Loaded, report func(string, int64)) (daemon.MovedStore, error) {
+			return daemon.MoveStore(ctx, options(p), to, report)
 		},
 		VaultStatus: func(ctx context.Context, p Place) (wire.VaultStatus, error) {
 			return daemon.VaultStatus(ctx, options(p))

@@ -52,7 +52,7 @@ func lockStore(ctx context.Context, o Options, how access, fn func(Options, *db.
 		defer unlock()
 		so.HoldsLock, so.ReadOnly = true, how == toRead
 		if how == toWrite {
-			if so.Seat, err = takeSeat(ctx, o, nil); err != nil {
+			if so.Seat, err = takeSeat(ctx, o, db.SeatOptions{}); err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, so.Seat.Release(context.WithoutCancel(ctx))) }()

@@ -79,8 +79,8 @@ func takeTurns(ctx context.Context, o Options) (err error) {
 	}
 }
 
-// takeSeat takes the seat of the store that o names.
-func takeSeat(ctx context.Context, o Options, waiting func(db.Holder)) (*db.Seat, error) {
+// takeSeat takes the seat of the store that o names. The caller holds the lock.
+func takeSeat(ctx context.Context, o Options, how db.SeatOptions) (*db.Seat, error) {
 	home, err := homeOf(o.Instance)
 	if err != nil {
 		return nil, err
@@ -89,10 +89,9 @@ func takeSeat(ctx context.Context, o Options, waiting func(db.Holder)) (*db.Seat
 	if err != nil {
 		host = "an unnamed machine"
 	}
-	return db.TakeSeat(ctx, db.SeatOptions{
-		DSN: o.Config.Config.Store.Postgres.Reveal(), Home: home, Logger: o.Logger, Waiting: waiting,
-		Name: fmt.Sprintf("%s, process %d, instance %s", host, os.Getpid(), o.Instance.Name),
-	})
+	how.DSN, how.Home, how.Logger = o.Config.Config.Store.Postgres.Reveal(), home, o.Logger
+	how.Name = fmt.Sprintf("%s, process %d, instance %s", host, os.Getpid(), o.Instance.Name)
+	return db.TakeSeat(ctx, how)
 }
 
 // standby is a daemon of which no part is there but what answers while it waits.
@@ -132,7 +131,7 @@ func (s *standby) wait(ctx context.Context) (*db.Seat, error) {
 		case <-done:
 		}
 	}()
-	seat, err := takeSeat(ctx, s.o, func(h db.Holder) {
+	seat, err := takeSeat(ctx, s.o, db.SeatOptions{Waiting: func(h db.Holder) {
 		s.holder.Store(&h)
 		s.log.Info("standby: another node is active", "active", h.Name)
 		s.serving.Do(func() {
@@ -140,7 +139,7 @@ func (s *standby) wait(ctx context.Context) (*db.Seat, error) {
 				cancel(err)
 			}
 		})
-	})
+	}})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, cause
 	}

@@ -110,6 +110,9 @@ func redactDSN(dsn string) string {
 	return fmt.Sprintf("%q", shown.String())
 }
 
+// ShowDSN is as much of an address as may be shown.
+func ShowDSN(dsn string) string { return strings.Trim(redactDSN(dsn), `"`) }
+
 // channelName is the one NOTIFY channel; the payload is a list of topics.
 const channelName = "ombud"
 

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+// naming is a configuration that names another store.
+func naming(t *testing.T, o Options, dsn string) *config.Loaded {
+	t.Helper()
+	loaded, err := config.Load(config.Input{File: o.Instance.ConfigFile(), Flags: []config.Override{{Flag: "--to", Key: "store", Value: dsn}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	quiet := func(string, int64) {}
+	to := naming(t, o, dbtest.PostgresDSN(t))
+	if _, err := MoveStore(t.Context(), o, to, quiet); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an instance without a store: %v", err)
+	}
+	c, stop := up(t, o)
+	first := ask(t, c, "remember that the boiler code is 4711")
+	if _, err := MoveStore(t.Context(), o, to, quiet); !fault.Is(err, fault.Running) {
+		t.Errorf("while a daemon runs: %v", err)
+	}
+	receipt, err := c.RunsReceipt(t.Context(), wire.RunsReceiptRequest{ID: first.RunID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(o.Instance.StateDB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := map[string]bool{}
+	moved, err := MoveStore(t.Context(), o, to, func(table string, _ int64) { tables[table] = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved.Already || moved.Rows == 0 || moved.Head == 0 || len(moved.Tables) != len(tables) || !tables["events"] {
+		t.Errorf("moved: %d rows, head %d, %d tables of %d", moved.Rows, moved.Head, len(moved.Tables), len(tables))
+	}
+	if after, err := os.ReadFile(o.Instance.StateDB()); err != nil || string(after) != string(before) {
+		t.Errorf("the source has changed: %v", err)
+	}
+	if again, err := MoveStore(t.Context(), o, to, quiet); err != nil || !again.Already {
+		t.Errorf("moved again: %+v, %v", again, err)
+	}
+
+	o.Config = to
+	if s, err := LookAtStore(t.Context(), o); err != nil || s.Problem != "" || s.Store != "postgres" || s.Active != "" || s.Head != moved.Head {
+		t.Errorf("store status: %+v, %v", s, err)
+	}
+	c, _ = up(t, o)
+	if s, err := LookAtStore(t.Context(), o); err != nil || !strings.Contains(s.Active, fmt.Sprintf("process %d", os.Getpid())) {
+		t.Errorf("store status: %+v, %v", s, err)
+	}
+	if got := ask(t, c, "what is the boiler code?"); !strings.Contains(got.Reply, "4711") {
+		t.Errorf("after the move: %q", got.Reply)
+	}
+	again, err := c.RunsReceipt(t.Context(), wire.RunsReceiptRequest{ID: first.RunID})
+	if err != nil || string(again.Receipt) != string(receipt.Receipt) {
+		t.Errorf("the receipt is another: %v\n%s\n%s", err, receipt.Receipt, again.Receipt)
+	}
+	if v, err := c.RunsVerify(t.Context()); err != nil || len(v.Mismatches) > 0 || v.Runs < 2 {
+		t.Errorf("runs verify: %+v, %v", v, err)
+	}
+	if _, err := c.AuditVerify(t.Context(), wire.AuditVerifyRequest{}); err != nil {
+		t.Errorf("audit verify: %v", err)
+	}
+}
