@@ -70,7 +70,19 @@ func (k *Kit) prompt(text string) string {
 	foreign := slices.Clone(k.foreign)
 	k.mu.Unlock()
 	slices.SortFunc(foreign, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // the whole before its parts
-	return markAll(text, slices.Compact(foreign), k.fence.Wrap)
+	foreign = slices.Compact(foreign)
+	return unmarked(text, k.fence.Mark(), func(part string) string { return markAll(part, foreign, k.fence.Wrap) })
+}
+
+// unmarked applies fn to what of a text does not stand within marks already.
+func unmarked(text, mark string, fn func(part string) string) string {
+	begin, end := "«data "+mark+" from ", "«end of data "+mark+"»"
+	before, rest, found := strings.Cut(text, begin)
+	within, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		return fn(text)
+	}
+	return fn(before) + begin + within + end + unmarked(after, mark, fn)
 }
 
 // markAll puts the marks around every place where one of the texts stands, the longest
