@@ -252,6 +252,7 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	d.every(ctx, "write counted refusals", time.Minute, d.act.FlushRefusals)
 	d.every(ctx, "write counted refusals of programs", time.Minute, func(ctx context.Context) error { return d.flushDenials(ctx, false) })
 	d.every(ctx, "note which secrets were used", time.Minute, d.secrets.Flush)
+	d.every(ctx, "write counted refusals of webhooks", time.Minute, d.triggers.FlushRefusals)
 	d.every(ctx, "end jobs whose run has ended", 5*time.Second, func(ctx context.Context) error {
 		_, err := d.jobs.Sweep(ctx)
 		return err
@@ -272,7 +273,7 @@ func (d *Daemon) forget(ctx context.Context) error {
 	_, facts := d.memory.Sweep(ctx)
 	_, checkpoints := d.checkpoints.Sweep(ctx)
 	_, blobs := d.blobs.Sweep(ctx)
-	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx))
+	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx))
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

@@ -12,12 +12,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ombud-run/ombud/internal/audit"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/schedule"
+	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -30,11 +33,13 @@ const workKind = "work"
 
 // house is triggers on a store with all that runs beside them.
 type house struct {
-	t     testing.TB
-	db    *db.DB
-	log   *eventlog.Log
-	runs  *run.Engine
-	times *schedule.Schedules
+	t       testing.TB
+	db      *db.DB
+	log     *eventlog.Log
+	runs    *run.Engine
+	times   *schedule.Schedules
+	secrets *secret.Secrets
+	now     time.Time // what the clock of the webhooks shows; zero: the real one
 	*Triggers
 
 	mu   sync.Mutex
@@ -61,8 +66,18 @@ func newHouse(t testing.TB, d *db.DB) *house {
 	h.times = schedule.New(d, v, h.log, h.runs, func(ctx context.Context, tx *db.Tx, f schedule.Firing) (string, error) {
 		return h.Fire(ctx, tx, f)
 	}, schedule.Options{Held: h.isHeld})
+	hide := redact.New()
+	h.secrets = secret.New(d, v, h.log, unaudited{}, hide)
 	h.Triggers = New(d, v, h.log, h.runs, h.times, Options{
-		Held: h.isHeld,
+		Held: h.isHeld, Secrets: h.secrets,
+		Now: func() time.Time {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.now.IsZero() {
+				return time.Now()
+			}
+			return h.now
+		},
 		Tell: func(_ context.Context, tx *db.Tx, _, text string) error {
 			tx.AfterCommit(func() {
 				h.mu.Lock()
@@ -73,6 +88,13 @@ func newHouse(t testing.TB, d *db.DB) *house {
 		},
 	})
 	return h
+}
+
+// unaudited keeps no record.
+type unaudited struct{}
+
+func (unaudited) AppendTx(context.Context, *db.Tx, audit.Entry) (audit.Ref, error) {
+	return audit.Ref{}, nil
 }
 
 func (h *house) isHeld() error {

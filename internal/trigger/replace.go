@@ -29,7 +29,10 @@ type changed struct {
 // changed if the caller returns it.
 func (t *Triggers) ReplaceTx(ctx context.Context, tx *db.Tx, owner string, targets []Target) error {
 	seen := map[string]bool{}
-	for _, x := range targets {
+	targets = slices.Clone(targets)
+	for i, x := range targets {
+		targets[i] = x.normal()
+		x = targets[i]
 		if err := check(owner, x); err != nil {
 			return err
 		}
@@ -37,6 +40,9 @@ func (t *Triggers) ReplaceTx(ctx context.Context, tx *db.Tx, owner string, targe
 			return fault.New(fault.Invalid, "%s is there twice", x.Name)
 		}
 		seen[x.Name] = true
+	}
+	if err := t.routesTx(ctx, tx, owner, targets); err != nil {
+		return err
 	}
 	have, err := t.query(ctx, tx, "WHERE owner = $1", owner)
 	if err != nil {
@@ -62,6 +68,18 @@ func (t *Triggers) ReplaceTx(ctx context.Context, tx *db.Tx, owner string, targe
 	tx.AfterCommit(t.stale)
 	failpoint.Hit("trigger.replaced")
 	return nil
+}
+
+// normal fills in what is left out.
+func (x Target) normal() Target {
+	x.On = slices.Clone(x.On)
+	for i, on := range x.On {
+		if on.Webhook != nil {
+			w := on.Webhook.normal()
+			x.On[i].Webhook = &w
+		}
+	}
+	return x
 }
 
 func (t *Triggers) putTx(ctx context.Context, tx *db.Tx, owner string, x Target, old *Standing) error {

@@ -9,9 +9,11 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/schedule"
+	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -90,11 +92,34 @@ type Runs interface {
 
 var _ Runs = (*run.Engine)(nil)
 
+// Secrets are values by their names.
+type Secrets interface {
+	Resolve(ctx context.Context, name string) (secret.Value, error)
+	Check(ctx context.Context, name string) error
+}
+
+var _ Secrets = (*secret.Secrets)(nil)
+
+// none are no secrets.
+type none struct{}
+
+func (none) Resolve(_ context.Context, name string) (secret.Value, error) {
+	return secret.Value{}, fault.New(fault.NotFound, "no secret %s", name)
+}
+
+func (n none) Check(ctx context.Context, name string) error {
+	_, err := n.Resolve(ctx, name)
+	return err
+}
+
 // Options of Triggers; zero fields have defaults.
 type Options struct {
 	// Held is asked before a person or a webhook starts anything: while it is an error
 	// nothing is. Events go on to queue runs, which nothing claims. Default never.
 	Held func() error
+	// Secrets are what webhooks are proved with. Default none.
+	Secrets Secrets
+	Now     func() time.Time // default time.Now
 	// Tell tells the operator, in a transaction. Default nobody.
 	Tell   func(ctx context.Context, tx *db.Tx, cause, text string) error
 	Logger *slog.Logger
@@ -110,6 +135,10 @@ type Triggers struct {
 	opt   Options
 	slog  *slog.Logger
 
+	refusals refusals
+	rates    rates
+	room     room
+
 	mu      sync.Mutex
 	wanted  *eventlog.Filter // the events somebody listens to; nil: not known
 	changes int64            // of what is listened to
@@ -122,6 +151,12 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, runs Runs, times *schedule.S
 	}
 	if o.Tell == nil {
 		o.Tell = func(context.Context, *db.Tx, string, string) error { return nil }
+	}
+	if o.Secrets == nil {
+		o.Secrets = none{}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
