@@ -38,13 +38,17 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 		return wire.EventsTailResult{Position: 2}, nil
 	})
 	ipc.Handle(m, wire.EventsList, answer[wire.EventsListRequest](wire.EventsListResult{Events: cannedEvents(), Next: 2, Head: 2}))
-	ipc.Handle(m, wire.RunsList, answer[wire.RunsListRequest](wire.RunsListResult{Runs: []wire.Run{cannedRun(), uncertainRun()}}))
+	ipc.Handle(m, wire.RunsList, answer[wire.RunsListRequest](wire.RunsListResult{Runs: []wire.Run{cannedRun(), uncertainRun(), waitingRun()}}))
 	ipc.Handle(m, wire.RunsGet, func(_ context.Context, req wire.RunsGetRequest) (wire.RunsGetResult, error) {
 		if req.ID == "run_9" {
 			return wire.RunsGetResult{Run: uncertainRun()}, nil
 		}
+		if req.ID == "run_5" {
+			return wire.RunsGetResult{Run: waitingRun()}, nil
+		}
 		return wire.RunsGetResult{Run: cannedRun(), Steps: cannedSteps()}, nil
 	})
+	cannedWatch(m)
 	ipc.Handle(m, wire.RunsResolve, func(_ context.Context, req wire.RunsResolveRequest) (wire.RunsResolveResult, error) {
 		r := uncertainRun()
 		r.State, r.Unknown = map[string]string{wire.ResolveCancel: "cancelling", wire.ResolveDone: "running"}[req.Decision], 0

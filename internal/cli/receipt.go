@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/vault"
+	"github.com/ombud-run/ombud/internal/wire"
 )
 
 // maxReceipt is far over any receipt: a line an event.
@@ -70,7 +72,54 @@ whole. "-" reads standard input. Exits 5 if it does not hold.`,
 		})
 	})
 	verify.Flags().StringVar(&pubkey, "pubkey", "", "the key it has to be signed with")
-	return a.noun(spec{use: "receipt", short: "check a receipt", example: "ombud receipt verify receipt.json"}, verify)
+	return a.noun(spec{use: "receipt", short: "what proves a run", example: "ombud receipt show run_0197a3\nombud receipt verify receipt.json"},
+		a.receiptShowCmd(), verify)
+}
+
+func (a *app) receiptShowCmd() *cobra.Command {
+	return a.command(spec{
+		use:   "show ID",
+		short: "what the receipt of a run says, and whether it holds",
+		long: `Asks the daemon for the receipt of a run that has ended and checks it here, with the
+key of this instance. ombud runs receipt ID writes the receipt itself.`,
+		example: "ombud receipt show run_0197a3",
+		args:    cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) error {
+		res, err := a.client.RunsReceipt(ctx, wire.RunsReceiptRequest{ID: args[0]})
+		if err != nil {
+			return err
+		}
+		key, err := a.knownKey("")
+		if err != nil {
+			return err
+		}
+		r, err := run.VerifyReceipt(res.Receipt, key)
+		if err != nil {
+			return err
+		}
+		return a.show("run-receipt/1", res, func(p *page) { receiptPage(p, r, key != nil) })
+	})
+}
+
+func receiptPage(p *page, r run.Receipt, trusted bool) {
+	p.line("%s", p.strong(oneLine(r.Run)))
+	p.field("state", p.outcome(string(r.State)))
+	p.field("kind", oneLine(r.Kind+" "+r.Name))
+	p.field("definition", oneLine(r.Definition))
+	p.field("created", p.clock(r.Created))
+	p.field("ended", p.clock(r.Ended)+", after "+span(micros(r.Ended-r.Created)))
+	steps := plural(int64(r.Steps), "step")
+	if r.Unknown > 0 {
+		steps += p.warn(fmt.Sprintf(", %d with an unknown outcome", r.Unknown))
+	}
+	p.field("steps", steps+", "+plural(int64(len(r.Events)), "event"))
+	p.field("cost", money(r.CostMicro, r.CostKnown))
+	p.field("head", r.Head)
+	key := r.PublicKey
+	if trusted {
+		key += ", that of this instance"
+	}
+	p.field("signed by", key)
 }
 
 // knownKey is the key given, else that of this instance, else none.

@@ -18,8 +18,8 @@ func (a *app) runsCmd() *cobra.Command {
 	c := a.noun(spec{
 		use:     "runs",
 		short:   "every piece of work and its steps",
-		example: "ombud runs\nombud runs list --state live\nombud runs show run_0197a3\nombud runs resolve run_0197a3 done --note \"the mail arrived\"",
-	}, list, a.runsShowCmd(), a.runsCancelCmd(), a.runsResolveCmd(), a.runsVerifyCmd(), a.runsReceiptCmd())
+		example: "ombud runs\nombud runs list --state live\nombud runs show run_0197a3\nombud runs watch run_0197a3\nombud runs resolve run_0197a3 done --note \"the mail arrived\"",
+	}, list, a.runsShowCmd(), a.runsWatchCmd(), a.runsSignalCmd(), a.runsCancelCmd(), a.runsResolveCmd(), a.runsVerifyCmd(), a.runsReceiptCmd())
 	return byDefault(c, list)
 }
 
@@ -87,7 +87,10 @@ func runsTable(p *page, runs []wire.Run) {
 
 func runState(r wire.Run) string {
 	s := r.State
-	if r.Wait != "" {
+	switch {
+	case r.KeptBack:
+		s += " (kept back)"
+	case r.Wait != "":
 		s += " (" + r.Wait + ")"
 	}
 	if r.Unknown > 0 {
@@ -116,6 +119,7 @@ func runPage(p *page, res wire.RunsGetResult) {
 	p.line("%s", p.strong(oneLine(r.ID)))
 	p.field("state", p.outcome(runState(r)))
 	p.field("kind", oneLine(r.Kind+" "+r.Name))
+	p.field("definition", oneLine(r.Definition))
 	p.field("conversation", r.Conversation)
 	p.field("part of", r.Parent)
 	p.field("because of", r.Cause)
@@ -126,6 +130,8 @@ func runPage(p *page, res wire.RunsGetResult) {
 	if r.NextAt > 0 && r.EndedAt == 0 {
 		p.field("next", p.clock(r.NextAt))
 	}
+	p.field("waits for", oneLine(r.WaitsFor))
+	p.field("progress", progress(r.Progress))
 	p.field("cost", money(r.CostMicroUSD, r.CostKnown))
 	if r.Error != nil {
 		p.problem("error", *r.Error)
@@ -140,6 +146,18 @@ func runPage(p *page, res wire.RunsGetResult) {
 		p.line("")
 		p.line("%s", p.faint("say what became of it: ombud runs resolve "+r.ID+" retry|done|failed|cancel"))
 	}
+}
+
+func progress(pr *wire.RunProgress) string {
+	switch {
+	case pr == nil:
+		return ""
+	case pr.Total > 0:
+		return fmt.Sprintf("%s, %d of %d", oneLine(pr.Text), pr.Done, pr.Total)
+	case pr.Done > 0:
+		return fmt.Sprintf("%s, %d", oneLine(pr.Text), pr.Done)
+	}
+	return oneLine(pr.Text)
 }
 
 func (a *app) runsCancelCmd() *cobra.Command {

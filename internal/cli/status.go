@@ -92,6 +92,9 @@ func (res statusResult) page(p *page) {
 	if res.Runs.Uncertain > 0 {
 		p.field("uncertain", plural(res.Runs.Uncertain, "run")+": ombud runs list --state uncertain")
 	}
+	if res.Runs.KeptBack > 0 {
+		p.field("kept back", plural(res.Runs.KeptBack, "run")+" without a definition here: ombud runs list --state live")
+	}
 	if res.Approvals > 0 {
 		p.field("inbox", plural(res.Approvals, "question")+" for you: ombud inbox")
 	}

@@ -29,12 +29,15 @@ func wireEvent(e eventlog.Event) wire.Event {
 
 func wireRun(rec run.Record, steps []*run.Step) wire.Run {
 	out := wire.Run{
-		ID: rec.ID, Kind: rec.Kind, Name: rec.Name, State: string(rec.State), Wait: string(rec.Wait), Key: rec.Key, Parent: rec.Parent,
+		ID: rec.ID, Kind: rec.Kind, Name: rec.Name, Definition: rec.Definition, State: string(rec.State), Wait: string(rec.Wait), Key: rec.Key, Parent: rec.Parent,
 		Cause: rec.Cause, Attempt: rec.Attempt + 1, Steps: len(steps), CostMicroUSD: rec.Cost, CostKnown: rec.CostKnown,
 		CreatedAt: rec.Created, StartedAt: rec.Started, EndedAt: rec.Ended, Owner: rec.Owner, Error: problem(rec.ErrorClass, rec.Error),
 	}
 	if rec.Kind == agent.TurnKind {
 		out.Conversation = rec.Key
+	}
+	if p := rec.Progress; p != nil && !rec.State.Ended() {
+		out.Progress = &wire.RunProgress{Text: p.Text, Done: p.Done, Total: p.Total, At: p.At}
 	}
 	if rec.State == run.Waiting && rec.NextAt < 1<<62 {
 		out.NextAt = rec.NextAt

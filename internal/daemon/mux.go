@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 
 	"github.com/ombud-run/ombud/internal/agent"
@@ -14,7 +13,6 @@ import (
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/logfile"
 	"github.com/ombud-run/ombud/internal/policy"
-	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -36,6 +34,8 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.HandleStream(m, wire.EventsTail, d.eventsTail)
 	ipc.Handle(m, wire.RunsList, d.runsList)
 	ipc.Handle(m, wire.RunsGet, d.runsGet)
+	ipc.HandleStream(m, wire.RunsWatch, d.runsWatch)
+	ipc.Handle(m, wire.RunsSignal, d.runsSignal)
 	ipc.Handle(m, wire.RunsResolve, d.runsResolve)
 	ipc.Handle(m, wire.RunsVerify, d.runsVerify)
 	ipc.Handle(m, wire.RunsReceipt, d.runsReceipt)
@@ -215,78 +215,6 @@ func (d *Daemon) streamEvents(ctx context.Context, req wire.EventsListRequest, l
 		}
 	}
 	return out, nil
-}
-
-func (d *Daemon) runsList(ctx context.Context, req wire.RunsListRequest) (wire.RunsListResult, error) {
-	f := run.Filter{State: run.State(req.State), Kind: req.Kind, Limit: req.Limit}
-	if req.Before != "" {
-		rec, _, err := d.runs.Get(ctx, req.Before)
-		if err != nil {
-			return wire.RunsListResult{}, err
-		}
-		f.Before = rec.Seq
-	}
-	if req.State == "live" {
-		f.State, f.Live = "", true
-	}
-	list, err := d.runs.List(ctx, f)
-	if err != nil {
-		return wire.RunsListResult{}, err
-	}
-	counts, err := d.runs.StepCounts(ctx, list)
-	var out wire.RunsListResult
-	for _, rec := range list {
-		shown := wireRun(rec, nil)
-		shown.Steps, shown.Conversation = counts[rec.ID], d.title(ctx, shown.Conversation)
-		out.Runs = append(out.Runs, shown)
-	}
-	return out, err
-}
-
-func (d *Daemon) runsGet(ctx context.Context, req wire.RunsGetRequest) (wire.RunsGetResult, error) {
-	id, err := d.runs.Find(ctx, req.ID)
-	if err != nil {
-		return wire.RunsGetResult{}, err
-	}
-	rec, steps, err := d.runs.Get(ctx, id)
-	if err != nil {
-		return wire.RunsGetResult{}, err
-	}
-	out := wire.RunsGetResult{Run: wireRun(rec, steps)}
-	out.Run.Conversation = d.title(ctx, out.Run.Conversation)
-	out.Steps, err = d.keptSteps(ctx, id, steps)
-	return out, err
-}
-
-func (d *Daemon) runsReceipt(ctx context.Context, req wire.RunsReceiptRequest) (wire.RunsReceiptResult, error) {
-	id, err := d.runs.Find(ctx, req.ID)
-	if err != nil {
-		return wire.RunsReceiptResult{}, err
-	}
-	receipt, err := d.runs.Receipt(ctx, id)
-	if err != nil {
-		return wire.RunsReceiptResult{}, err
-	}
-	raw, err := json.Marshal(receipt)
-	return wire.RunsReceiptResult{Receipt: raw}, err
-}
-
-func (d *Daemon) runsResolve(ctx context.Context, req wire.RunsResolveRequest) (wire.RunsResolveResult, error) {
-	if err := d.runs.Resolve(ctx, req.ID, run.Decision(req.Decision), "operator", req.Note); err != nil {
-		return wire.RunsResolveResult{}, err
-	}
-	rec, steps, err := d.runs.Get(ctx, req.ID)
-	return wire.RunsResolveResult{Run: wireRun(rec, steps)}, err
-}
-
-func (d *Daemon) runsVerify(ctx context.Context, _ wire.Empty) (wire.RunsVerifyResult, error) {
-	begun := d.db.Time()
-	rep, err := d.runs.Verify(ctx)
-	out := wire.RunsVerifyResult{Runs: int64(rep.Runs), Steps: int64(rep.Steps), DurationUS: d.db.Time() - begun}
-	if fault.Is(err, fault.Verification) {
-		out.Mismatches, err = []wire.RunMismatch{{What: err.Error()}}, nil
-	}
-	return out, err
 }
 
 func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListRequest) (wire.ApprovalsListResult, error) {

@@ -31,6 +31,11 @@ func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) 
 		},
 		Listeners: []string{d.o.Instance.Socket(), d.o.Instance.AgentSocket()},
 	}
+	kept, err := d.runs.KeptBack(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Runs.KeptBack = int64(kept)
 	out.Idle = out.Runs.Queued+out.Runs.Running == 0
 	if s := d.models.summary; s != nil {
 		shown := s.wire()

@@ -61,13 +61,22 @@ func (e *Engine) KeptBack(ctx context.Context) (n int, err error) {
 // maxChain bounds how far WaitsFor follows runs that wait for runs.
 const maxChain = 4
 
-// WaitsFor says for a person what a run waits for, "" if it does not wait.
-func (e *Engine) WaitsFor(ctx context.Context, rec Record) (text string, err error) {
+// WaitsFor says for a person what a run waits for, "" if it does not wait, and whether
+// it is kept back because its kind or definition is missing here.
+func (e *Engine) WaitsFor(ctx context.Context, rec Record) (text string, kept bool, err error) {
+	if rec.State.Ended() || rec.State == Running {
+		return "", false, nil
+	}
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		missing, err := e.missing(ctx, q, rec)
+		if err != nil {
+			return err
+		}
+		kept = missing != "" && (rec.State == Queued || rec.State == Waiting)
 		text, err = e.waitsFor(ctx, q, rec, maxChain)
 		return err
 	})
-	return text, err
+	return text, kept, err
 }
 
 func (e *Engine) waitsFor(ctx context.Context, q db.Q, rec Record, depth int) (string, error) {

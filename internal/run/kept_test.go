@@ -31,9 +31,9 @@ func TestARunOfAnUnknownKindIsKeptBackUntilItIsThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := b.WaitsFor(t.Context(), rec)
+		text, kept, err := b.WaitsFor(t.Context(), rec)
 		n, err2 := b.KeptBack(t.Context())
-		if rec.State != Queued || !strings.Contains(text, `kind "la'te"`) || n != 1 || err != nil || err2 != nil {
+		if rec.State != Queued || !strings.Contains(text, `kind "la'te"`) || n != 1 || !kept || err != nil || err2 != nil {
 			t.Errorf("%s, waits for %q, %d kept back, %v, %v", rec.State, text, n, err, err2)
 		}
 		if err := b.kinds.Add(late); err != nil {
@@ -102,7 +102,7 @@ func TestARunStaysOnItsDefinition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := b.WaitsFor(t.Context(), rec); rec.State != Waiting || text != "its definition daily@v1" || err != nil {
+		if text, kept, err := b.WaitsFor(t.Context(), rec); rec.State != Waiting || text != "its definition daily@v1" || !kept || err != nil {
 			t.Errorf("%s, waits for %q, %v", rec.State, text, err)
 		}
 		if n, err := b.KeptBack(t.Context()); n != 71 || err != nil {
@@ -133,8 +133,8 @@ func TestWhatARunWaitsForIsToldThroughItsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := b.WaitsFor(t.Context(), rec)
-	if want := "run child-of-" + id + ", which is uncertain and waits for a decision on a step that may or may not have happened"; text != want || err != nil {
+	text, kept, err := b.WaitsFor(t.Context(), rec)
+	if want := "run child-of-" + id + ", which is uncertain and waits for a decision on a step that may or may not have happened"; text != want || kept || err != nil {
 		t.Errorf("waits for %q, %v", text, err)
 	}
 }

@@ -276,6 +276,10 @@ func (e *Engine) Wait(ctx context.Context, id string) (Record, error) {
 	}
 }
 
+// WatchRun returns a channel that receives when something came that a run may wait
+// for, or when it told how far it is: a hint for whoever also looks.
+func (e *Engine) WatchRun(id string) (<-chan struct{}, func()) { return e.db.Watch(topicOf(id)) }
+
 // Watch returns a channel that receives when some run may have moved: a hint for
 // whoever also looks.
 func (e *Engine) Watch() (<-chan struct{}, func()) { return e.db.Watch(topic) }

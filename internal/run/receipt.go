@@ -92,7 +92,8 @@ func (e *Engine) receiptEvents(ctx context.Context, rec Record) (out []ReceiptEv
 }
 
 // VerifyReceipt checks the format, the arithmetic and the signature of a receipt,
-// without a store. If key is nil the receipt's own key is used, which shows only
+// without a store. Every byte counts but white space between the values: a key twice,
+// in other letters or in another order is a receipt nobody signed. If key is nil the receipt's own key is used, which shows only
 // that it is whole; the caller compares the key with the instance's.
 func VerifyReceipt(data []byte, key ed25519.PublicKey) (Receipt, error) {
 	var r Receipt
@@ -100,6 +101,13 @@ func VerifyReceipt(data []byte, key ed25519.PublicKey) (Receipt, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
 		return r, fault.New(fault.Verification, "receipt: %w", err)
+	}
+	var given, signed bytes.Buffer
+	if err := json.Compact(&given, data); err != nil { // what follows the receipt, too
+		return r, fault.New(fault.Verification, "receipt: %w", err)
+	}
+	if text, err := json.Marshal(r); err != nil || json.Compact(&signed, text) != nil || !bytes.Equal(given.Bytes(), signed.Bytes()) {
+		return r, fault.New(fault.Verification, "receipt: it says more, or otherwise, than its signature covers")
 	}
 	if r.Format != ReceiptFormat {
 		return r, fault.New(fault.Verification, "receipt: format %q is not %s", r.Format, ReceiptFormat)

@@ -168,9 +168,23 @@ func TestStepsAreDoneOnceAndTheRunCompletes(t *testing.T) {
 		if err := b.CheckReceipt(t.Context(), receipt); err != nil {
 			t.Error(err)
 		}
-		forged := strings.Replace(string(text), `"state":"completed"`, `"state":"failed"`, 1)
-		if _, err := VerifyReceipt([]byte(forged), b.vault.PublicKey()); !fault.Is(err, fault.Verification) {
-			t.Errorf("a forged receipt: %v", err)
+		spaced, _ := json.MarshalIndent(receipt, " ", "\t")
+		if _, err := VerifyReceipt(append(spaced, '\n'), b.vault.PublicKey()); err != nil {
+			t.Errorf("a receipt with white space: %v", err)
+		}
+		for what, forged := range map[string]string{
+			"another state":  strings.Replace(string(text), `"state":"completed"`, `"state":"failed"`, 1),
+			"a state twice":  strings.Replace(string(text), `"state":"completed"`, `"state":"failed","state":"completed"`, 1),
+			"other letters":  strings.Replace(string(text), `"state":`, `"State":`, 1),
+			"another order":  strings.Replace(strings.Replace(string(text), `"run":"`+id+`",`, "", 1), `"kind":"k",`, `"kind":"k","run":"`+id+`",`, 1),
+			"something more": string(text) + `{}`,
+			"a field more":   strings.Replace(string(text), `{`, `{"note":"fine",`, 1),
+			"an event less":  string(text[:strings.Index(string(text), `{"position"`)]) + string(text[strings.Index(string(text), `},{"position"`)+2:]),
+			"nothing":        "",
+		} {
+			if _, err := VerifyReceipt([]byte(forged), b.vault.PublicKey()); !fault.Is(err, fault.Verification) || forged == string(text) {
+				t.Errorf("a receipt with %s: %v", what, err)
+			}
 		}
 	})
 }

@@ -58,6 +58,16 @@ func (c *Client) RunsGet(ctx context.Context, req RunsGetRequest) (RunsGetResult
 	return call(ctx, c, RunsGet, req)
 }
 
+// RunsWatch calls runs.watch: follows a run to its end; ending the watch does not end the run.
+func (c *Client) RunsWatch(ctx context.Context, req RunsWatchRequest, on func(RunNote) error) (RunsGetResult, error) {
+	return watch(ctx, c, RunsWatch, req, on)
+}
+
+// RunsSignal calls runs.signal: sends a run a signal, kept until the run waits for it.
+func (c *Client) RunsSignal(ctx context.Context, req RunsSignalRequest) (RunsSignalResult, error) {
+	return call(ctx, c, RunsSignal, req)
+}
+
 // RunsResolve calls runs.resolve: says what became of an uncertain run.
 func (c *Client) RunsResolve(ctx context.Context, req RunsResolveRequest) (RunsResolveResult, error) {
 	return call(ctx, c, RunsResolve, req)

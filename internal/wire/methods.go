@@ -17,6 +17,8 @@ var (
 
 	RunsList    = unary[RunsListRequest, RunsListResult]("runs.list", "lists runs, newest first", repeatable)
 	RunsGet     = unary[RunsGetRequest, RunsGetResult]("runs.get", "one run with its steps", repeatable)
+	RunsWatch   = stream[RunsWatchRequest, RunNote, RunsGetResult]("runs.watch", "follows a run to its end; ending the watch does not end the run", RunMoved{}, RunStepped{})
+	RunsSignal  = unary[RunsSignalRequest, RunsSignalResult]("runs.signal", "sends a run a signal, kept until the run waits for it")
 	RunsResolve = unary[RunsResolveRequest, RunsResolveResult]("runs.resolve", "says what became of an uncertain run")
 	RunsVerify  = unary[Empty, RunsVerifyResult]("runs.verify", "folds the events of every run and compares them with the rows", repeatable)
 	RunsReceipt = unary[RunsReceiptRequest, RunsReceiptResult]("runs.receipt", "the signed receipt of a run that has ended", repeatable, verbatim(isSigned))
@@ -108,7 +110,7 @@ func Methods() []Method {
 		SystemStatus.Method, SystemPing.Method, SystemStop.Method,
 		MessageSend.Method, TurnWatch.Method, TurnCancel.Method,
 		EventsTail.Method, EventsList.Method,
-		RunsList.Method, RunsGet.Method, RunsResolve.Method, RunsVerify.Method, RunsReceipt.Method,
+		RunsList.Method, RunsGet.Method, RunsWatch.Method, RunsSignal.Method, RunsResolve.Method, RunsVerify.Method, RunsReceipt.Method,
 		Explain.Method, AuditVerify.Method, AuditTail.Method, AuditShow.Method, AuditAnchor.Method, AuditExport.Method, CostReport.Method,
 		ApprovalsList.Method, ApprovalsResolve.Method,
 		CapsList.Method, CapsGrant.Method, CapsRevoke.Method, CapsWhy.Method, CapsMeter.Method,

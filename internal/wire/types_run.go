@@ -7,8 +7,11 @@ type Run struct {
 	ID           string   `json:"id"`                     // run_…
 	Kind         string   `json:"kind"`                   // turn, call, …
 	Name         string   `json:"name"`                   // of its definition, or for people
+	Definition   string   `json:"definition,omitempty"`   // what it was started from, pinned for its life
 	State        string   `json:"state"`                  // queued, running, waiting, uncertain, cancelling, completed, failed, cancelled
-	Wait         string   `json:"wait,omitempty"`         // in waiting: timer, signal, approval, retry
+	Wait         string   `json:"wait,omitempty"`         // in waiting: timer, signal, approval, retry, run, several
+	WaitsFor     string   `json:"waits_for,omitempty"`    // for a person: what keeps it
+	KeptBack     bool     `json:"kept_back,omitempty"`    // its kind or its definition is missing here; it goes on when that is back
 	Key          string   `json:"key,omitempty"`          // runs of one key are in order
 	Conversation string   `json:"conversation,omitempty"` // of a turn
 	Parent       string   `json:"parent,omitempty"`       // run it is part of
@@ -24,6 +27,16 @@ type Run struct {
 	NextAt       int64    `json:"next_at,omitempty"`      // Unix µs, when a timer or retry is due
 	Owner        string   `json:"owner,omitempty"`        // node that has it
 	Error        *Problem `json:"error,omitempty"`
+
+	Progress *RunProgress `json:"progress,omitempty"` // what it last told of itself
+}
+
+// RunProgress is how far a run says it has come.
+type RunProgress struct {
+	Text  string `json:"text"`
+	Done  int    `json:"done"`  // of total, in a unit of its own
+	Total int    `json:"total"` // 0: not known
+	At    int64  `json:"at"`    // Unix µs
 }
 
 // RunStep is one recorded step of a run.
@@ -114,6 +127,49 @@ type RunsGetRequest struct {
 type RunsGetResult struct {
 	Run   Run       `json:"run"`
 	Steps []RunStep `json:"steps"`
+}
+
+// RunsWatchRequest follows a run from now on; one that has ended answers at once.
+type RunsWatchRequest struct {
+	ID string `json:"id"` // whole, or an unambiguous beginning
+}
+
+// RunNote is what runs.watch sends: RunMoved or RunStepped.
+type RunNote interface {
+	Note
+	runNote()
+}
+
+// RunMoved is the run as it stands now: its state, what it waits for or its progress
+// has changed.
+type RunMoved struct {
+	Run Run `json:"run"`
+}
+
+// RunStepped is a step that was begun or has ended.
+type RunStepped struct {
+	Step RunStep `json:"step"`
+}
+
+// NoteName implements Note.
+func (RunMoved) NoteName() string { return "runs.moved" }
+
+// NoteName implements Note.
+func (RunStepped) NoteName() string { return "runs.stepped" }
+
+func (RunMoved) runNote()   {}
+func (RunStepped) runNote() {}
+
+// RunsSignalRequest sends a run a signal. It is kept until the run waits for it.
+type RunsSignalRequest struct {
+	ID      string          `json:"id"`                // whole, or an unambiguous beginning
+	Name    string          `json:"name"`              // what the run waits for by this name
+	Payload json.RawMessage `json:"payload,omitempty"` // at most 256 KiB; empty: null
+}
+
+// RunsSignalResult is the run after the signal was stored.
+type RunsSignalResult struct {
+	Run Run `json:"run"`
 }
 
 // The decisions of runs.resolve.

@@ -75,8 +75,9 @@ type Missing struct {
 type RunCounts struct {
 	Queued    int64 `json:"queued"`    // not started, or waiting for a worker again
 	Running   int64 `json:"running"`   // a worker has it
-	Waiting   int64 `json:"waiting"`   // for a timer, signal, approval or retry
+	Waiting   int64 `json:"waiting"`   // for a timer, signal, approval, retry or another run
 	Uncertain int64 `json:"uncertain"` // for a person to say what happened, see runs.resolve
+	KeptBack  int64 `json:"kept_back"` // of those queued and waiting: their kind or definition is missing here
 }
 
 // Disk is the room around the store.
