@@ -17,7 +17,6 @@ import (
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/budget"
 	"github.com/ombud-run/ombud/internal/db"
-	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/policy"
@@ -182,7 +181,7 @@ func TestWithoutAGrantACallIsRefusedAndTheGrantNamed(t *testing.T) {
 	for grant, verb := range verbs {
 		t.Run(grant, func(t *testing.T) {
 			t.Parallel()
-			h := open(t, dbtest.SQLite(t), setup{loops: []Loop{loop("bare", verb)}, roles: bare})
+			h := open(t, sqlite(t), setup{loops: []Loop{loop("bare", verb)}, roles: bare})
 			rec := h.fails("bare")
 			if rec.ErrorClass != fault.Denied || !strings.Contains(rec.Error, "ombud caps grant loop:bare "+grant) || rec.Attempt != 0 {
 				t.Errorf("%s after %d: %s", rec.ErrorClass, rec.Attempt, rec.Error)
@@ -226,7 +225,7 @@ func TestAFailedTurnIsAskedAgainInTheNextAttempt(t *testing.T) {
 		}
 		return k.Notify(ctx, "tell", "", text)
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{again}, brain: func(context.Context, model.Request) (model.Response, error) {
+	h := open(t, sqlite(t), setup{loops: []Loop{again}, brain: func(context.Context, model.Request) (model.Response, error) {
 		if asked.Add(1) == 1 {
 			return model.Response{}, fault.New(fault.Internal, "the provider broke down")
 		}
@@ -256,7 +255,7 @@ func TestAReplayedRunAsksAgain(t *testing.T) {
 		_, err := k.Ask(ctx, "ask", "how are you")
 		return err
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{one}, brain: func(context.Context, model.Request) (model.Response, error) {
+	h := open(t, sqlite(t), setup{loops: []Loop{one}, brain: func(context.Context, model.Request) (model.Response, error) {
 		if broken.Load() {
 			return model.Response{}, fault.New(fault.Internal, "the provider broke down")
 		}
@@ -295,7 +294,7 @@ func TestAnObservingAgentCanReadAndRememberAndNothingElse(t *testing.T) {
 				_, err := k.Observe(ctx, "look", "look")
 				return err
 			})
-			h := open(t, dbtest.SQLite(t), setup{loops: []Loop{sees}, brain: func(_ context.Context, req model.Request) (model.Response, error) {
+			h := open(t, sqlite(t), setup{loops: []Loop{sees}, brain: func(_ context.Context, req model.Request) (model.Response, error) {
 				if !answered(req) {
 					for _, s := range req.Tools {
 						offered += s.Name + " "
@@ -333,7 +332,7 @@ func TestWhatOthersWroteStandsBetweenMarksAndBindsTheRun(t *testing.T) {
 		_, err = k.HTTP(ctx, "post", HTTPRequest{URL: "http://127.0.0.1:9/"}) // it could carry what it knows
 		return err
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{reads}, brain: func(_ context.Context, req model.Request) (model.Response, error) {
+	h := open(t, sqlite(t), setup{loops: []Loop{reads}, brain: func(_ context.Context, req model.Request) (model.Response, error) {
 		prompt = prompted(req)
 		return says("short")
 	}})
@@ -379,7 +378,7 @@ func TestAProposalBecomesAnInstructionWhenItIsAccepted(t *testing.T) {
 func TestWithoutACodingAgentHarnessSaysSo(t *testing.T) {
 	t.Parallel()
 	delegates := loop("delegates", func(ctx context.Context, k *Kit) error { _, err := k.Harness(ctx, "task", "build it"); return err })
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{delegates}})
+	h := open(t, sqlite(t), setup{loops: []Loop{delegates}})
 	if rec := h.fails("delegates"); rec.ErrorClass != fault.Unavailable || !strings.Contains(rec.Error, "no coding agent is connected") {
 		t.Errorf("%s: %s", rec.ErrorClass, rec.Error)
 	}
@@ -403,7 +402,7 @@ func TestACodingAgentIsARunOfItsOwn(t *testing.T) {
 		}
 		return err
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{delegates}, kinds: []run.Kind{stand}})
+	h := open(t, sqlite(t), setup{loops: []Loop{delegates}, kinds: []run.Kind{stand}})
 	h.do("delegates")
 	if task.Prompt != "build it" || task.Subject != "loop:delegates" {
 		t.Errorf("%+v", task)
@@ -414,7 +413,7 @@ func TestSendNeverMakesAnInboxForAName(t *testing.T) {
 	t.Parallel()
 	sends := loop("sends", func(ctx context.Context, k *Kit) error { return k.Send(ctx, "s", k.Config("to"), "hi") })
 	for _, to := range []string{"Priya", "local:enginer", "conv_0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"} {
-		h := open(t, dbtest.SQLite(t), setup{loops: []Loop{sends}, set: map[string]Setting{"sends": {Values: map[string]string{"to": to}}}})
+		h := open(t, sqlite(t), setup{loops: []Loop{sends}, set: map[string]Setting{"sends": {Values: map[string]string{"to": to}}}})
 		if rec := h.fails("sends"); rec.ErrorClass != fault.NotFound {
 			t.Errorf("%s: %s %s", to, rec.ErrorClass, rec.Error)
 		}
@@ -494,7 +493,7 @@ func TestASignalIsTakenAndOthersWords(t *testing.T) {
 		}
 		return nil
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{waits}})
+	h := open(t, sqlite(t), setup{loops: []Loop{waits}})
 	id := h.start("waits", "{}")
 	if err := h.runs.Signal(t.Context(), id, "go", json.RawMessage(`{"a": 1}`), "operator"); err != nil {
 		t.Fatal(err)
@@ -516,7 +515,7 @@ func TestOnceIsNotRepeatedAndStepIs(t *testing.T) {
 		}
 		return k.Sleep(ctx, "sleep", 20*time.Millisecond) // the function is called again
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{two}})
+	h := open(t, sqlite(t), setup{loops: []Loop{two}})
 	h.do("two")
 	if step.Load() != 1 || once.Load() != 1 {
 		t.Errorf("%d %d", step.Load(), once.Load())
@@ -581,7 +580,7 @@ func TestARunIsBoundedInTimeStepsAndLog(t *testing.T) {
 		}
 		return nil
 	})
-	h := open(t, dbtest.SQLite(t), setup{loops: []Loop{slow, many, steps}, set: map[string]Setting{"slow": {Timeout: 50 * time.Millisecond}}})
+	h := open(t, sqlite(t), setup{loops: []Loop{slow, many, steps}, set: map[string]Setting{"slow": {Timeout: 50 * time.Millisecond}}})
 	if rec := h.fails("slow"); rec.ErrorClass != fault.Timeout || !strings.Contains(rec.Error, "loop:slow worked for 50ms") {
 		t.Errorf("%s: %s", rec.ErrorClass, rec.Error)
 	}

@@ -99,6 +99,7 @@ func (m minds) For(string) agent.Model {
 type setup struct {
 	brain  brain
 	loops  []Loop
+	ships  func(h *house) []Loop // that need parts of it
 	set    map[string]Setting
 	roles  []policy.RoleSpec
 	kinds  []run.Kind // beside those that are always there
@@ -221,7 +222,11 @@ func open(t testing.TB, d *db.DB, s setup) *house {
 	}
 	first, err := roles.Get(policy.RoleFirstParty)
 	must(err)
-	h.loops, err = New(h.d, spend, first, h.times, s.loops, s.set)
+	all := s.loops
+	if s.ships != nil {
+		all = append(slices.Clone(all), s.ships(h)...)
+	}
+	h.loops, err = New(h.d, spend, first, h.times, all, s.set)
 	must(err)
 	kind := h.loops.Kind()
 	kind.Backoff = func(int) time.Duration { return time.Millisecond }
@@ -427,4 +432,9 @@ func (h *house) steps(id string) (out []string) {
 		out = append(out, s.Kind+" "+s.Name+" "+string(s.State))
 	}
 	return out
+}
+
+func sqlite(t testing.TB) *db.DB {
+	t.Helper()
+	return dbtest.SQLite(t)
 }

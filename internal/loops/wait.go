@@ -85,16 +85,31 @@ func (k *Kit) Progress(_ context.Context, text string, done, total int) {
 
 // rows does a step whose work is rows of the store.
 func (k *Kit) rows(ctx context.Context, step string, fn func(ctx context.Context, tx *db.Tx) error) error {
-	return k.each(step, func(step string) error {
+	_, err := k.rowsOf(ctx, step, func(ctx context.Context, tx *db.Tx) (string, error) { return "", fn(ctx, tx) })
+	return err
+}
+
+// rowsOf is rows for work that has something to say.
+func (k *Kit) rowsOf(ctx context.Context, step string, fn func(ctx context.Context, tx *db.Tx) (string, error)) (text string, err error) {
+	err = k.each(step, func(step string) error {
 		out, err := k.r.DoTx(ctx, run.StepSpec{Name: step, Kind: "rows"}, func(ctx context.Context, tx *db.Tx) run.Outcome {
-			if err := fn(ctx, tx); err != nil {
+			text, err := fn(ctx, tx)
+			if err != nil {
 				return run.Fail(err)
 			}
-			return run.Succeed(nil)
+			raw, err := json.Marshal(text)
+			if err != nil {
+				return run.Fail(err)
+			}
+			return run.Succeed(raw)
 		})
 		if err == nil {
 			err = out.Err
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(out.Result, &text)
 	})
+	return text, err
 }
