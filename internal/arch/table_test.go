@@ -158,6 +158,7 @@ var sameFloor = []edge{
 	{"internal/agent", "internal/memory", "a turn's context holds what is recalled"},
 
 	{"internal/loops", "wasmloop", "the public format of a signed loop"},
+	{"internal/recipe", "internal/loops", "a recipe is done with the kit of loops"},
 	{"internal/compat/*", "internal/recipe", "foreign recipes become ours"},
 	{"internal/compat/*", "internal/loops", "foreign loops become ours"},
 	{"internal/compat/*", "internal/workflow", "foreign workflows become ours"},

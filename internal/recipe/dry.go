@@ -209,7 +209,7 @@ func (k *dryKit) Start(_ context.Context, step, target string) error {
 }
 
 // Parallel does the branches one after the other: a dry run has an order.
-func (k *dryKit) Parallel(ctx context.Context, step, how string, _ int, branches []Work) ([]Ended, error) {
+func (k *dryKit) Parallel(ctx context.Context, step, how string, _ int, branches []Strand) ([]Ended, error) {
 	k.note(step, "parallel", "", nil, "join", how)
 	var out []Ended
 	for _, b := range branches {

@@ -45,13 +45,13 @@ type Flow interface {
 	WaitSignal(ctx context.Context, step, name string, timeout time.Duration) (json.RawMessage, error)
 	// Start starts another recipe or a loop, by its whole name, and waits for its end.
 	Start(ctx context.Context, step, target string) error
-	Parallel(ctx context.Context, step string, how string, quorum int, branches []Work) ([]Ended, error)
+	Parallel(ctx context.Context, step string, how string, quorum int, branches []Strand) ([]Ended, error)
 	// Unwinding reports whether an error ends this execution, not the work.
 	Unwinding(err error) bool
 }
 
-// Work is one branch of Parallel.
-type Work struct {
+// Strand is one branch of Parallel.
+type Strand struct {
 	Name string
 	Do   func(ctx context.Context) (json.RawMessage, error)
 }

@@ -112,41 +112,48 @@ type Standing struct {
 func (l *Library) List(ctx context.Context) (out []Standing, err error) {
 	err = l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
 		rows, err := l.rows(ctx, q)
-		if err != nil {
-			return err
-		}
 		for _, x := range rows {
-			s := Standing{Name: x.name, File: x.Path, Hash: x.hash, Problems: x.Problems, Since: x.at}
-			if x.hash != "" {
-				if s.Recipe, err = l.definitionIn(ctx, q, x.hash); err != nil {
-					s.Problems = append(s.Problems, Problem{File: x.Path, Msg: err.Error()})
-				}
-			}
-			out = append(out, s)
+			out = append(out, l.standing(ctx, q, x))
 		}
-		return nil
+		return err
 	})
 	return out, err
 }
 
-// Get returns a recipe by its name.
-func (l *Library) Get(ctx context.Context, name string) (Standing, error) {
-	list, err := l.List(ctx)
-	if err != nil {
-		return Standing{}, err
+func (l *Library) standing(ctx context.Context, q db.Q, x row) Standing {
+	s := Standing{Name: x.name, File: x.Path, Hash: x.hash, Problems: x.Problems, Since: x.at}
+	if x.hash == "" {
+		return s
 	}
+	var err error
+	if s.Recipe, err = l.definitionIn(ctx, q, x.hash); err != nil {
+		s.Problems = append(slices.Clone(s.Problems), Problem{File: x.Path, Msg: err.Error()})
+	}
+	return s
+}
+
+// Get returns a recipe by its name, or by that of its file where it holds none.
+func (l *Library) Get(ctx context.Context, name string) (s Standing, err error) {
 	var names []string
-	for _, s := range list {
-		if s.Name == name || s.Name == "" && strings.TrimSuffix(filepath.Base(s.File), filepath.Ext(s.File)) == name {
-			return s, nil
+	err = l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		rows, err := l.rows(ctx, q)
+		for _, x := range rows {
+			if x.name == name || x.name == "" && strings.TrimSuffix(filepath.Base(x.Path), filepath.Ext(x.Path)) == name {
+				s = l.standing(ctx, q, x)
+				return err
+			}
+			names = append(names, x.name)
 		}
-		names = append(names, s.Name)
+		return err
+	})
+	if err != nil || s.File != "" {
+		return s, err
 	}
 	none := fault.New(fault.NotFound, "there is no recipe %q", clip(name))
 	if fix := nearFix(name, names); fix != "" {
-		return Standing{}, none.WithHint("%s", fix)
+		return s, none.WithHint("%s", fix)
 	}
-	return Standing{}, none.WithHint("put one into %s: ombud recipe example", l.o.Dir)
+	return s, none.WithHint("put one into %s: ombud recipe example", l.o.Dir)
 }
 
 // Trouble is why the directory of the recipes could not be read last, "" if it could.
@@ -287,7 +294,8 @@ func settle(world World, all []*candidate) {
 		}
 	}
 	wrong := map[string][]Problem{}
-	for _, p := range Check(world, good) {
+	problems, _ := Check(world, good)
+	for _, p := range problems {
 		wrong[p.File] = append(wrong[p.File], p)
 	}
 	taken := map[string]bool{}

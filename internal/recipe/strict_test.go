@@ -46,7 +46,8 @@ func TestExamplesAreInOrder(t *testing.T) {
 		}
 		all = append(all, r)
 	}
-	if err := Fault(Check(World{}, all)); err != nil {
+	problems, _ := Check(World{}, all)
+	if err := Fault(problems); err != nil {
 		t.Error(err)
 	}
 }
@@ -249,10 +250,11 @@ func TestRecipesAreHeldAgainstEachOtherAndTheWorld(t *testing.T) {
 	c := make("c", "{event: comms.mesage}", "  - run: recipe:a\n  - tool: {name: noitfy.send}\n  - tool: {name: notify.send, input: {mesage: x}}\n  - delegate: x\n  - run: loop:dea\n")
 	twin := make("a", "{manual: true}", "  - run: recipe:bb\n")
 	twin.File = "other.yaml"
-	got := allOf(Check(World{
+	problems, _ := Check(World{
 		Tools: map[string]jsonText{"notify.send": jsonText(`{"type":"object","additionalProperties":false,"required":["message"],"properties":{"message":{"type":"string"}}}`)},
 		Kinds: func(string) bool { return false }, Loops: []string{"dead"},
-	}, []*Recipe{a, b, c, twin}))
+	}, []*Recipe{a, b, c, twin})
+	got := allOf(problems)
 	for _, want := range []string{
 		"the recipe would run itself: a → b → c → a", `the webhook /hooks/x is in a.yaml:3 too`, `the recipe "a" is in a.yaml:1 too`, `the recipe "a" is in other.yaml:1 too`, `the webhook /hooks/x is in b.yaml:3 too`,
 		`no event is of kind "comms.mesage"`, `did you mean "comms.message"?`, `there is no tool "noitfy.send"`, `did you mean "notify.send"?`,

@@ -53,7 +53,7 @@ func (l *Library) Stop() {
 }
 
 // watchAll watches the directories of all files, and those that links lead to. It is called
-// after every look: what is watched already stays so.
+// before every look: what is watched already stays so.
 func (l *Library) watchAll(w *fsnotify.Watcher) {
 	if w == nil {
 		return
@@ -114,8 +114,8 @@ func (l *Library) watch(ctx context.Context, w *fsnotify.Watcher) {
 			next.Reset(l.o.Quiet)
 		case <-next.C:
 			since = time.Time{}
+			l.watchAll(w) // before the look: what changes after it is told
 			again, err := l.Load(ctx)
-			l.watchAll(w)
 			switch {
 			case ctx.Err() != nil:
 				return

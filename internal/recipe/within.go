@@ -99,9 +99,9 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 		}
 		return out, nil
 	}
-	branches := make([]Work, lanes)
+	branches := make([]Strand, lanes)
 	for lane := range lanes {
-		branches[lane] = Work{Name: fmt.Sprintf("lane-%d", lane), Do: func(ctx context.Context) (json.RawMessage, error) {
+		branches[lane] = Strand{Name: fmt.Sprintf("lane-%d", lane), Do: func(ctx context.Context) (json.RawMessage, error) {
 			var mine []any
 			for i := lane; i < len(list); i += lanes {
 				made, err := round(ctx, i)
@@ -134,9 +134,9 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 
 // parallel does its branches side by side and tells how each ended.
 func (w *worker) parallel(ctx context.Context, s *Step, v *values, name string) (any, error) {
-	branches := make([]Work, len(s.Join.Branches))
+	branches := make([]Strand, len(s.Join.Branches))
 	for i, b := range s.Join.Branches {
-		branches[i] = Work{Name: b.Name, Do: func(ctx context.Context) (json.RawMessage, error) {
+		branches[i] = Strand{Name: b.Name, Do: func(ctx context.Context) (json.RawMessage, error) {
 			inner := v.inner()
 			if err := w.steps(ctx, b.Steps, inner, strings.TrimSuffix(name, s.ID)); err != nil {
 				return nil, err

@@ -37,19 +37,19 @@ type World struct {
 	Secrets func(name string) bool     // whether one of that name is set
 }
 
-// Check holds recipes against the world and against each other, and says all that cannot
-// be done. The problems of a foreign recipe are warnings of it where its format let them
-// pass.
-func Check(w World, all []*Recipe) (problems []Problem) {
+// Check holds recipes against the world and against each other. problems are what cannot be
+// done; warnings what is let pass, such as where a foreign format does.
+func Check(w World, all []*Recipe) (problems, warnings []Problem) {
 	for _, r := range all {
-		problems = append(problems, r.outside(w, all)...)
+		notes := r.outside(w, all)
+		problems, warnings = append(problems, notes.Problems...), append(warnings, notes.Warnings...)
 	}
 	problems = append(problems, clashes(all)...)
-	return append(problems, cycles(all)...)
+	return append(problems, cycles(all)...), warnings
 }
 
 // outside checks what one recipe refers to.
-func (r *Recipe) outside(w World, all []*Recipe) []Problem {
+func (r *Recipe) outside(w World, all []*Recipe) *Notes {
 	notes := &Notes{File: r.File}
 	bad := notes.Bad
 	if r.Foreign {
@@ -74,20 +74,15 @@ func (r *Recipe) outside(w World, all []*Recipe) []Problem {
 		}
 		switch s.Verb {
 		case "tool":
-			r.tool(w, s, notes, bad)
+			r.tool(w, s, bad)
 		case "run":
 			r.target(w, s, all, notes)
 		}
 	})
-	if r.Foreign {
-		r.Warnings = append(slices.Clone(r.Warnings), notes.Warnings...)
-	} else {
-		r.Warnings = append(r.Warnings, notes.Warnings...)
-	}
-	return notes.Problems
+	return notes
 }
 
-func (r *Recipe) tool(w World, s *Step, notes *Notes, bad func(Place, string, string, ...any)) {
+func (r *Recipe) tool(w World, s *Step, bad func(Place, string, string, ...any)) {
 	if w.Tools == nil {
 		return
 	}
