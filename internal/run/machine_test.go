@@ -85,17 +85,39 @@ func (m *machine) records() map[string]Record {
 
 // signal gives a run what it waits for.
 func (m *machine) signal(rec Record) {
-	if rec.State != Waiting || rec.Wait != ForSignal || strings.HasPrefix(rec.WaitRef, "run") {
+	if rec.State != Waiting || rec.Wait != ForSignal && rec.Wait != ForSeveral {
 		return
 	}
+	var prog []op
+	if err := json.Unmarshal(rec.Input, &prog); err != nil {
+		m.t.Fatal(err)
+	}
+	names, hears := parks(prog)
+	if rec.Wait == ForSignal {
+		names, hears = []string{rec.WaitRef}, rec.WaitRef == "go"
+	}
+	if hears {
+		m.w.signals++
+		if err := m.e.Signal(m.t.Context(), rec.ID, "go", json.RawMessage(fmt.Sprint(m.w.signals)), "operator"); err != nil {
+			m.w.blame("signal: %v", err)
+		}
+		if rec.Wait == ForSignal {
+			return
+		}
+	}
 	if err := m.b.db.InTx(m.t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		if there, err := marked(ctx, tx, "signal/"+rec.ID+"/"+rec.WaitRef); err != nil || there {
-			return err
+		for _, name := range names {
+			if there, err := marked(ctx, tx, "signal/"+rec.ID+"/"+name); err != nil {
+				return err
+			} else if there {
+				continue
+			}
+			if err := mark(ctx, tx, "signal/"+rec.ID+"/"+name); err != nil {
+				return err
+			}
+			return m.e.WakeTx(ctx, tx, rec.ID, ForSignal, name)
 		}
-		if err := mark(ctx, tx, "signal/"+rec.ID+"/"+rec.WaitRef); err != nil {
-			return err
-		}
-		return m.e.WakeTx(ctx, tx, rec.ID, ForSignal, rec.WaitRef)
+		return nil
 	}); err != nil {
 		m.t.Fatal(err)
 	}
@@ -310,7 +332,7 @@ func (m *machine) receipts(t *rapid.T) {
 
 func (m *machine) empty() error {
 	return m.b.db.InTx(m.t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		for _, q := range []string{"DELETE FROM runs", "DELETE FROM steps", "DELETE FROM nodes", "DELETE FROM meta WHERE key LIKE 'test/%'"} {
+		for _, q := range []string{"DELETE FROM runs", "DELETE FROM steps", "DELETE FROM nodes", "DELETE FROM waiters", "DELETE FROM signals", "DELETE FROM meta WHERE key LIKE 'test/%'"} {
 			if _, err := tx.Exec(ctx, q); err != nil {
 				return err
 			}
@@ -331,7 +353,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"": m.invariants,
 		"start": func(t *rapid.T) {
-			s := Spec{Kind: rapid.SampledFrom([]string{"tell", "doubt"}).Draw(t, "kind"), Input: genOps(t, 1, "s")}
+			s := Spec{Kind: rapid.SampledFrom([]string{"tell", "doubt"}).Draw(t, "kind"), Input: genOps(t, 2, "s")}
 			s.Key = rapid.SampledFrom([]string{"", "one", "one", "two"}).Draw(t, "key")
 			if s.Key == "two" {
 				s.Width = 2
@@ -390,7 +412,7 @@ func TestEngineKeepsItsPromisesThroughCrashes(t *testing.T) {
 				return // a commit there takes longer; -v does them all
 			}
 			m := &machine{t: t, b: b, kinds: NewKinds()}
-			m.w = &world{steps: map[string]*track{}, started: map[string][]int64{}, cancelled: map[string]bool{}}
+			m.w = &world{steps: map[string]*track{}, started: map[string][]int64{}, cancelled: map[string]bool{}, taken: map[string]string{}, joined: map[string]string{}}
 			m.w.cancel = func(run string) {
 				m.w.mu.Lock()
 				m.w.cancelled[run] = true

@@ -19,13 +19,15 @@ import (
 // op is one instruction of a random program. A run's input is its program, so a
 // handler that is called again finds the same one.
 type op struct {
-	Do      string     `json:"do"` // step, tx, parallel, park, child, fail
+	Do      string     `json:"do"` // step, tx, parallel, park, signal, child, join, fail
 	Name    string     `json:"name,omitempty"`
 	Policy  PolicyKind `json:"policy,omitempty"`
 	Lazy    bool       `json:"lazy,omitempty"`
 	Ends    StepState  `json:"ends,omitempty"` // what the work comes to
 	Unclear bool       `json:"unclear,omitempty"`
-	Ops     []op       `json:"ops,omitempty"` // of a parallel or a child
+	Ops     []op       `json:"ops,omitempty"`     // of a parallel or a child
+	Strands [][]op     `json:"strands,omitempty"` // of a join
+	Need    int        `json:"need,omitempty"`    // of a join: -1 all settled, 0 all, else so many
 	Shares  bool       `json:"shares,omitempty"`
 	Times   int        `json:"times,omitempty"`
 }
@@ -33,11 +35,11 @@ type op struct {
 // genOps draws a program. names are unique within a run.
 func genOps(t *rapid.T, depth int, prefix string) []op {
 	var out []op
-	for i := range rapid.IntRange(1, 4).Draw(t, "length") {
+	for i := range rapid.IntRange(1, 2+depth).Draw(t, "length") {
 		name := fmt.Sprintf("%s%d", prefix, i)
-		kinds := []string{"step", "step", "step", "tx", "parallel", "park", "fail"}
+		kinds := []string{"step", "step", "step", "tx", "parallel", "park", "signal", "fail"}
 		if depth > 0 {
-			kinds = append(kinds, "child")
+			kinds = append(kinds, "child", "join", "join")
 		}
 		o := op{Do: rapid.SampledFrom(kinds).Draw(t, "do"), Name: name}
 		switch o.Do {
@@ -52,6 +54,12 @@ func genOps(t *rapid.T, depth int, prefix string) []op {
 		case "child":
 			o.Shares = rapid.Bool().Draw(t, "shares the key")
 			o.Ops = genOps(t, depth-1, prefix)
+		case "join":
+			width := rapid.IntRange(1, 3).Draw(t, "strands")
+			o.Need = rapid.IntRange(-1, width).Draw(t, "need")
+			for j := range width {
+				o.Strands = append(o.Strands, genOps(t, depth-1, fmt.Sprintf("%s.%d.", name, j)))
+			}
 		case "fail":
 			o.Times = rapid.IntRange(1, 2).Draw(t, "times")
 		}
@@ -98,6 +106,9 @@ type world struct {
 	cancelled map[string]bool
 	faults    []string
 	started   map[string][]int64 // by key: the order of arrival of those that began
+	signals   int                // sent so far: each carries its number
+	taken     map[string]string  // by run and number: the step that took it
+	joined    map[string]string  // by run/step: what a join came to
 }
 
 func (w *world) at(run, step string) *track {
@@ -158,12 +169,6 @@ func (m *machine) add(k string, tell bool) {
 			}
 			return []byte(`"end"`), m.execute(ctx, r, prog)
 		},
-		Ended: func(ctx context.Context, tx *db.Tx, r Record) error {
-			if r.Parent == "" {
-				return nil
-			}
-			return m.e.WakeTx(ctx, tx, r.Parent, ForSignal, r.ID)
-		},
 	}); err != nil {
 		m.t.Fatal(err)
 	}
@@ -184,6 +189,10 @@ func (m *machine) execute(ctx context.Context, r *Run, prog []op) error {
 				m.w.point(r.ID(), true)
 				return marked(ctx, tx, "signal/"+r.ID()+"/"+o.Name)
 			})
+		case "signal":
+			err = m.heard(ctx, r, o)
+		case "join":
+			err = m.join(ctx, r, o)
 		case "child":
 			err = m.child(ctx, r, o)
 		case "fail":
@@ -375,28 +384,93 @@ func (m *machine) parallel(ctx context.Context, r *Run, ops []op) error {
 
 // child starts a run in the commit of a step and waits for its end.
 func (m *machine) child(ctx context.Context, r *Run, o op) error {
-	out, err := r.DoTx(ctx, StepSpec{Name: o.Name, Kind: "child"}, func(ctx context.Context, tx *db.Tx) Outcome {
+	rec, err := r.WaitRun(ctx, o.Name, func(ctx context.Context, tx *db.Tx) (string, error) {
 		s := Spec{ID: r.ID() + "-" + o.Name, Kind: r.Record().Kind, Parent: r.ID(), Key: "child", Width: 2, Input: o.Ops}
 		if o.Shares {
 			s.Key, s.Width = r.Record().Key, r.Record().Width
 		}
 		id, err := m.e.StartTx(ctx, tx, s)
 		m.w.point(r.ID(), true)
-		if err != nil {
-			return Fail(err)
-		}
-		return Succeed(json.RawMessage(`"` + id + `"`))
+		return id, err
 	})
+	if err == nil && !rec.State.Ended() {
+		m.w.blame("a child that is %s was waited for", rec.State)
+	}
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Invalid) {
+		m.w.blame("start a child: %v", err)
+	}
+	return err
+}
+
+// heard takes a signal. All of a run have one name, so that its waits share them.
+func (m *machine) heard(ctx context.Context, r *Run, o op) error {
+	number, err := r.WaitSignal(ctx, o.Name, "go", 0)
 	if err != nil {
 		return err
 	}
-	if out.Err != nil {
-		m.w.blame("start a child: %v", out.Err)
-		return out.Err
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	k := r.ID() + "/" + string(number)
+	if by := m.w.taken[k]; by != "" && by != o.Name {
+		m.w.faults = append(m.w.faults, "signal "+k+" was taken by "+by+" and by "+o.Name)
 	}
-	child := strings.Trim(string(out.Result), `"`)
-	return r.Park(ctx, ForSignal, child, never, func(ctx context.Context, tx *db.Tx) (bool, error) {
-		rec, err := m.e.load(ctx, tx, child)
-		return rec.State.Ended(), err
-	})
+	for other, by := range m.w.taken {
+		if by == o.Name && other != k && strings.HasPrefix(other, r.ID()+"/") {
+			m.w.faults = append(m.w.faults, o.Name+" took "+other+" and "+k)
+		}
+	}
+	m.w.taken[k] = o.Name
+	return nil
+}
+
+// join lets strands work side by side; what it came to may never change.
+func (m *machine) join(ctx context.Context, r *Run, o op) error {
+	join := JoinQuorum(o.Need)
+	switch o.Need {
+	case -1:
+		join = JoinAllSettled
+	case 0:
+		join = JoinAll
+	}
+	var branches []Branch
+	for i, ops := range o.Strands {
+		branches = append(branches, Branch{Name: fmt.Sprint(i), Do: func(ctx context.Context) (json.RawMessage, error) {
+			return nil, m.execute(ctx, r, ops)
+		}})
+	}
+	out, err := r.Parallel(ctx, o.Name, join, branches...)
+	if Unwinding(err) || errors.Is(err, errCancelled) || errors.Is(err, errEnded) || context.Cause(ctx) != nil {
+		return err
+	}
+	got := fmt.Sprintf("%s %t", states(out), err == nil)
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	k := r.ID() + "/" + o.Name
+	if before := m.w.joined[k]; before != "" && before != got {
+		m.w.faults = append(m.w.faults, "join "+k+" came to "+before+" and to "+got)
+	}
+	m.w.joined[k] = got
+	good := strings.Count(states(out), "d")
+	if met := o.Need == -1 || o.Need == 0 && good == len(out) || o.Need > 0 && good >= o.Need; met != (err == nil) {
+		m.w.faults = append(m.w.faults, fmt.Sprintf("join %s, %d needed, came to %s: %v", k, o.Need, got, err))
+	}
+	return err
+}
+
+// parks are the names of what a program may wait for by a mark, and whether it waits
+// for signals.
+func parks(prog []op) (names []string, hears bool) {
+	for _, o := range prog {
+		switch o.Do {
+		case "park":
+			names = append(names, o.Name)
+		case "signal":
+			hears = true
+		}
+		for _, strand := range o.Strands {
+			more, too := parks(strand)
+			names, hears = append(names, more...), hears || too
+		}
+	}
+	return names, hears
 }
