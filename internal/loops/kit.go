@@ -64,9 +64,12 @@ type Limits struct {
 	Log    int           // 256 KiB of log
 }
 
+// UsualTime is how long one run may work where nothing else is set.
+const UsualTime = 12 * time.Minute
+
 func (l Limits) withDefaults() Limits {
 	if l.Active <= 0 {
-		l.Active = 12 * time.Minute
+		l.Active = UsualTime
 	}
 	if l.Steps <= 0 {
 		l.Steps = 1000

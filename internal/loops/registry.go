@@ -107,7 +107,13 @@ func (x Loop) definition() string { return x.subject() + "@v" + strconv.Itoa(max
 
 // Kind is the kind of run that does a loop.
 func (l *Loops) Kind() run.Kind {
-	return run.Kind{Name: Kind, Handle: l.handle, Attempts: attempts, Backoff: backoff, Ended: l.d.Ended(l.budget)}
+	return run.Kind{Name: Kind, Handle: l.handle, Knows: l.knows, Attempts: attempts, Backoff: backoff, Ended: l.d.Ended(l.budget)}
+}
+
+// knows reports whether a run's loop is here, in the version it was started with.
+func (l *Loops) knows(_ context.Context, _ db.Q, rec run.Record) (bool, error) {
+	x, there := l.byName[strings.TrimPrefix(rec.Name, Owner+":")]
+	return there && x.definition() == rec.Definition, nil
 }
 
 // Ended settles what a run with a kit leaves when it ends.
@@ -150,12 +156,7 @@ func (l *Loops) handle(ctx context.Context, r *run.Run) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := l.byName[strings.TrimPrefix(rec.Name, Owner+":")]
-	if rec.Definition != x.definition() {
-		return nil, fault.New(fault.Invalid, "the run is of %s and this version of ombud has %s", rec.Definition, x.definition()).
-			WithHint("ombud loop run %s starts the present one", x.Name)
-	}
-	return nil, l.d.Do(ctx, r, who, x.Run)
+	return nil, l.d.Do(ctx, r, who, l.byName[strings.TrimPrefix(rec.Name, Owner+":")].Run)
 }
 
 // Do does a run with a kit, within its time. A panic of fn is an error of its own.
