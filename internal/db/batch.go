@@ -22,6 +22,7 @@ type batch struct {
 	cancel context.CancelFunc
 	now    int64
 	xid    string // PostgreSQL's transaction id, to settle a lost commit
+	head   int64  // PostgreSQL: the counter of the log when its row was taken
 	regs   []*Register
 	after  []func()
 	topics []string
@@ -106,6 +107,9 @@ func (d *DB) openTransaction(b *batch) error {
 		return missingHead()
 	}
 	b.xid = string(results[1].Rows[0][0])
+	if b.head, err = strconv.ParseInt(string(results[1].Rows[0][1]), 10, 64); err != nil {
+		return err
+	}
 	if d.seat == nil || len(results[2].Rows) == 1 && string(results[2].Rows[0][0]) == strconv.FormatInt(d.seat.fence, 10) {
 		return nil
 	}
@@ -137,7 +141,9 @@ const (
 	// comment on order. READ COMMITTED whatever the server's default is: only so do
 	// we see what the node before us committed while we waited for the row.
 	beginPostgres = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-		SELECT pg_current_xact_id()::text FROM heads WHERE name = 'log' FOR UPDATE`
+		SELECT pg_current_xact_id()::text, value FROM heads WHERE name = '` + logCounter + `' FOR UPDATE`
+	// logCounter numbers the events; its row is what orders the batches of all nodes.
+	logCounter = "log"
 	// beginSeated reads whose seat it is, in the same round trip. It is a statement of
 	// its own: the one before may have waited for the row, and sees what was there
 	// before it waited.
@@ -159,6 +165,9 @@ func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
 	} else {
 		b.undone = true
 	}
+	if !committed {
+		clear(d.kept)
+	}
 	if b.undone {
 		// A connection that breaks is not the fault of the one caller it broke under.
 		again = shared && b.lost || !shared && reqs[0].tries <= maxReruns && b.s.broken()
@@ -172,6 +181,7 @@ func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
 		r.decided = true
 	}
 	if committed {
+		b.keep()
 		d.committed(b, len(reqs))
 	}
 	for _, r := range reqs {
@@ -236,6 +246,9 @@ func (b *batch) runOne(r *request, savepoint bool) (a answer) {
 	tx := newTx(b)
 	a = b.call(r, tx)
 	tx.c.settleRows()
+	if a.ok() && savepoint { // what it queued fails in its savepoint
+		_ = tx.c.note(b.s.drain(b.ctx))
+	}
 	if a.ok() {
 		a.err = tx.c.err // fn swallowed the error of a statement
 	}
@@ -312,6 +325,10 @@ func (d *DB) finish(b *batch) answer {
 	}
 	failpoint.Hit("db.commit.before")
 	if err := d.commit(b); err != nil {
+		if refused, ok := errors.AsType[*laterError](err); ok && !b.s.broken() { // a statement before the commit
+			b.undone, b.lost = true, true
+			err = d.dialect.classify(refused.cause)
+		}
 		return answer{err: err}
 	}
 	failpoint.Hit("db.commit.after")
@@ -375,6 +392,9 @@ func (d *DB) commit(b *batch) error {
 	err := b.s.commit(b.ctx)
 	if err == nil {
 		return nil
+	}
+	if _, refused := errors.AsType[*laterError](err); refused && !b.s.broken() {
+		return err
 	}
 	cause := d.dialect.classify(err)
 	d.full.observe(cause)

@@ -88,6 +88,7 @@ type DB struct {
 	lastBatch int
 	running   []*request
 	watchdog  *time.Timer
+	kept      map[registerKey]any // what only this process moves, as of the last commit
 
 	counts counts
 	full   *fullDisk
@@ -116,7 +117,7 @@ func newDB(o Options) *DB {
 		log: o.Logger, now: o.Now, maxBatch: o.MaxBatch,
 		readers: make(chan *session, o.Readers), queue: make(chan *request, o.MaxBatch),
 		closing: make(chan struct{}), closed: make(chan struct{}),
-		signals: newSignals(), migrations: o.migrations, seat: o.Seat, moving: o.Moving,
+		signals: newSignals(), kept: map[registerKey]any{}, migrations: o.migrations, seat: o.Seat, moving: o.Moving,
 	}
 	for range o.Readers {
 		d.readers <- nil

@@ -122,11 +122,7 @@ func (d *DB) announce(b *batch) error {
 		return nil
 	}
 	slices.Sort(b.topics)
-	_, err := b.s.exec(b.ctx, "SELECT pg_notify('"+channelName+"', $1)", payload(slices.Compact(b.topics)))
-	if err != nil {
-		return d.dialect.classify(err)
-	}
-	return nil
+	return b.s.later(nil, "SELECT pg_notify('"+channelName+"', $1)", []any{payload(slices.Compact(b.topics))})
 }
 
 // payload joins topics up to PostgreSQL's limit of 8000 bytes; those left out are

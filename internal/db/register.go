@@ -17,6 +17,7 @@ type Register struct {
 	flush func(context.Context, *Tx, any) error
 	value any
 	state regState
+	own   bool // nobody but this process moves it: its value is good for the next batch too
 }
 
 // registerKey keeps the store's own counters apart from the registers of others.
@@ -41,6 +42,35 @@ func (tx *Tx) Register(name string, load func(context.Context, *Tx) (any, error)
 	return tx.addRegister(key, load, flush)
 }
 
+// Own is Register for a value that only this process moves: it is loaded once and
+// then kept from batch to batch, as long as every one of them is committed.
+func (tx *Tx) Own(name string, load func(context.Context, *Tx) (any, error), flush func(context.Context, *Tx, any) error) *Register {
+	r := tx.Register(name, load, flush)
+	r.own = tx.b.db.postgres || tx.b.db.alone()
+	return r
+}
+
+// alone reports whether nobody else writes to the store, whatever they are.
+func (d *DB) alone() bool { return !d.postgres && d.lockPath != "" }
+
+// kept is what the last batches left in a register of this process's own.
+func (b *batch) kept(r *Register) (any, bool) {
+	if !r.own {
+		return nil, false
+	}
+	v, there := b.db.kept[r.key]
+	return v, there
+}
+
+// keep lets the values that are this process's own serve the next batch.
+func (b *batch) keep() {
+	for _, r := range b.regs {
+		if r.own && r.state != regEmpty {
+			b.db.kept[r.key] = r.value
+		}
+	}
+}
+
 func (tx *Tx) addRegister(key registerKey, load func(context.Context, *Tx) (any, error), flush func(context.Context, *Tx, any) error) *Register {
 	r := &Register{tx: tx, key: key, load: load, flush: flush}
 	tx.b.regs = append(tx.b.regs, r)
@@ -60,9 +90,12 @@ func (b *batch) register(key registerKey) *Register {
 // Get returns the value, loading it at the first use in the batch.
 func (r *Register) Get(ctx context.Context) (any, error) {
 	if r.state == regEmpty {
-		v, err := r.load(ctx, r.tx)
-		if err != nil {
-			return nil, err
+		v, kept := r.tx.b.kept(r)
+		if !kept {
+			var err error
+			if v, err = r.load(ctx, r.tx); err != nil {
+				return nil, err
+			}
 		}
 		r.value, r.state = v, regLoaded
 	}

@@ -22,6 +22,8 @@ type session struct {
 	postgres bool
 	stmts    map[string]*sql.Stmt
 	controls map[string]*sql.Stmt // SQLite only: BEGIN, SAVEPOINT … are a handful of texts
+	queue    []queued             // PostgreSQL only: to be sent with what comes next
+	texts    map[string]string    // of queued statements, as they are sent when they must change a row
 }
 
 func newSession(ctx context.Context, pool *sql.DB, postgres bool) (*session, error) {
@@ -29,7 +31,7 @@ func newSession(ctx context.Context, pool *sql.DB, postgres bool) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}}, nil
+	return &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}}, nil
 }
 
 func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -65,6 +67,9 @@ func isControl(query string) bool {
 }
 
 func (s *session) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	if err := s.drain(ctx); err != nil {
+		return 0, err
+	}
 	st, err := s.prepare(ctx, query)
 	if err != nil {
 		return 0, err
@@ -80,6 +85,9 @@ func (s *session) exec(ctx context.Context, query string, args ...any) (int64, e
 // in one round trip.
 func (s *session) control(ctx context.Context, queries ...string) error {
 	if s.postgres {
+		if s.forget(queries[0]); len(s.queue) > 0 {
+			return s.drain(ctx, queries...)
+		}
 		_, err := s.simple(ctx, strings.Join(queries, ";"))
 		return err
 	}
@@ -114,6 +122,9 @@ func (s *session) simple(ctx context.Context, query string) (results []*pgconn.R
 func (s *session) commit(ctx context.Context) error {
 	if !s.postgres {
 		return s.control(ctx, "COMMIT")
+	}
+	if len(s.queue) > 0 {
+		return s.drain(ctx, "COMMIT")
 	}
 	results, err := s.simple(ctx, "COMMIT")
 	if err != nil {
@@ -224,6 +235,9 @@ func (c *cursor) exec(ctx context.Context, query string, args ...any) (int64, er
 func (c *cursor) query(ctx context.Context, query string, args ...any) (*Rows, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
+	}
+	if err := c.s.drain(ctx); err != nil {
+		return nil, c.note(err)
 	}
 	st, err := c.s.prepare(ctx, query)
 	if err != nil {

@@ -60,6 +60,9 @@ func (tx *Tx) Savepoint(ctx context.Context, fn func(ctx context.Context, tx *Tx
 			err = tx.c.err // fn swallowed it
 		}
 		if returned && err == nil {
+			err = tx.c.note(tx.b.s.drain(tx.b.ctx)) // what was queued fails in here
+		}
+		if returned && err == nil {
 			err = tx.c.note(tx.b.s.control(tx.b.ctx, "RELEASE "+name))
 			return
 		}
@@ -99,6 +102,9 @@ func (tx *Tx) Next(ctx context.Context, name string) (int64, error) {
 	r := tx.b.register(registerKey{"head", name})
 	if r == nil {
 		r = tx.addRegister(registerKey{"head", name}, func(ctx context.Context, tx *Tx) (any, error) {
+			if name == logCounter && tx.b.db.postgres {
+				return tx.b.head, nil // read when its row was taken
+			}
 			var v int64
 			err := tx.QueryRow(ctx, "SELECT value FROM heads WHERE name = $1"+tx.b.db.dialect.lockRow, name).Scan(&v)
 			if errors.Is(err, sql.ErrNoRows) {
@@ -106,10 +112,10 @@ func (tx *Tx) Next(ctx context.Context, name string) (int64, error) {
 			}
 			return v, err
 		}, func(ctx context.Context, tx *Tx, v any) error {
-			_, err := tx.Exec(ctx, `INSERT INTO heads (name, value, at) VALUES ($1, $2, $3)
+			return tx.Later(ctx, nil, `INSERT INTO heads (name, value, at) VALUES ($1, $2, $3)
 				ON CONFLICT (name) DO UPDATE SET value = excluded.value, at = excluded.at`, name, v, tx.Now())
-			return err
 		})
+		r.own = tx.b.db.alone()
 	}
 	r.tx = tx
 	v, err := r.Get(ctx)

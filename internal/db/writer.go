@@ -151,6 +151,7 @@ func (d *DB) writeLoop(todo []*request) {
 		}
 		go d.writeLoop(d.salvage())
 	}()
+	clear(d.kept) // a loop before this one may have ended in the midst of a batch
 	d.runBatch(todo)
 	var reqs []*request
 	for {

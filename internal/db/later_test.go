@@ -1,0 +1,172 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+const insertMeta = "INSERT INTO meta (key, value) VALUES ($1, $2)"
+
+func metaValue(t *testing.T, d *db.DB, key string) (value string) {
+	t.Helper()
+	if err := d.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+		return q.QueryRow(ctx, "SELECT COALESCE((SELECT value FROM meta WHERE key = $1), '')", key).Scan(&value)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// TestLaterKeepsItsOrder mixes statements that are queued with others, in savepoints too.
+func TestLaterKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		inner := errors.New("not this")
+		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			if err := tx.Later(ctx, nil, insertMeta, "a", "1"); err != nil {
+				return err
+			}
+			var got string
+			if err := tx.QueryRow(ctx, "SELECT value FROM meta WHERE key = 'a'").Scan(&got); err != nil || got != "1" {
+				t.Errorf("what was queued reads %q, %v", got, err)
+			}
+			if err := tx.Later(ctx, inner, "UPDATE meta SET value = $1 WHERE key = $2", "2", "a"); err != nil {
+				return err
+			}
+			if err := tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error {
+				return errors.Join(tx.Later(ctx, nil, insertMeta, "b", "gone"), inner)
+			}); !errors.Is(err, inner) {
+				t.Errorf("the savepoint said %v", err)
+			}
+			if err := tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error {
+				return tx.Later(ctx, inner, "UPDATE meta SET value = 'x' WHERE key = 'none'")
+			}); !errors.Is(err, inner) {
+				t.Errorf("a savepoint that misses its row said %v", err)
+			}
+			return tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error { return tx.Later(ctx, nil, insertMeta, "c", "3") })
+		})
+		if err != nil || metaValue(t, d, "a") != "2" || metaValue(t, d, "b") != "" || metaValue(t, d, "c") != "3" {
+			t.Errorf("a=%q b=%q c=%q: %v", metaValue(t, d, "a"), metaValue(t, d, "b"), metaValue(t, d, "c"), err)
+		}
+	})
+}
+
+// TestWhatIsQueuedAndFailsUndoesItsCallerOnly for callers alone and in one batch: the
+// error is that of the statement, nothing of its caller is stored and all of the others.
+func TestWhatIsQueuedAndFailsUndoesItsCallerOnly(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		missed := errors.New("missed its row")
+		fail := map[string]func(ctx context.Context, tx *db.Tx) error{
+			"miss": func(ctx context.Context, tx *db.Tx) error {
+				return tx.Later(ctx, missed, "UPDATE meta SET value = 'x' WHERE key = 'none'")
+			},
+			"conflict": func(ctx context.Context, tx *db.Tx) error { return tx.Later(ctx, nil, insertMeta, "taken", "x") },
+			"control":  func(ctx context.Context, tx *db.Tx) error { return tx.Later(ctx, nil, "COMMIT") },
+		}
+		is := func(what string, err error) bool {
+			switch what {
+			case "miss":
+				return errors.Is(err, missed)
+			case "conflict":
+				return fault.Is(err, fault.Conflict)
+			}
+			return fault.Is(err, fault.Internal)
+		}
+		if err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return tx.Later(ctx, nil, insertMeta, "taken", "1") }); err != nil {
+			t.Fatal(err)
+		}
+		try := func(n int, what string) error {
+			return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if err := tx.Later(ctx, nil, insertMeta, fmt.Sprint(what, n), "1"); err != nil {
+					return err
+				}
+				if what == "fine" {
+					return nil
+				}
+				return fail[what](ctx, tx)
+			})
+		}
+		kinds := []string{"miss", "fine", "conflict", "control", "fine"}
+		var wg sync.WaitGroup
+		for n := range 40 {
+			check := func() {
+				what := kinds[n%len(kinds)]
+				err := try(n, what)
+				if what == "fine" && err != nil || what != "fine" && !is(what, err) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if n < 5 { // alone
+				check()
+				continue
+			}
+			wg.Go(check)
+		}
+		wg.Wait()
+		for n := range 40 {
+			what := kinds[n%len(kinds)]
+			if there := metaValue(t, d, fmt.Sprint(what, n)) != ""; there != (what == "fine") {
+				t.Errorf("%s %d: stored %v", what, n, there)
+			}
+		}
+	})
+}
+
+// TestAValueOfItsOwnIsLoadedOnceAndAfterAFailure counts how often a register asks.
+func TestAValueOfItsOwnIsLoadedOnceAndAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			o := dbtest.Options(t, kind)
+			o.LockFile = filepath.Join(t.TempDir(), "lock")
+			d := dbtest.Open(t, o)
+			loads, stored := 0, 0
+			add := func(end error) error {
+				return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+					r := tx.Own("mine", func(context.Context, *db.Tx) (any, error) { loads++; return stored, nil },
+						func(context.Context, *db.Tx, any) error { return nil })
+					v, err := r.Get(ctx)
+					if err != nil {
+						return err
+					}
+					r.Set(v.(int) + 1)
+					if end == nil {
+						tx.AfterCommit(func() { stored = v.(int) + 1 })
+					}
+					if _, err := tx.Next(ctx, "numbers"); err != nil {
+						return err
+					}
+					return end
+				})
+			}
+			for range 3 {
+				if err := add(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if loads != 1 || stored != 3 {
+				t.Errorf("loaded %d times, is %d", loads, stored)
+			}
+			if err := add(errors.New("no")); err == nil {
+				t.Fatal("a failure was swallowed")
+			}
+			if err := add(nil); err != nil || loads != 2 || stored != 4 {
+				t.Errorf("after a failure: loaded %d times, is %d, %v", loads, stored, err)
+			}
+			var n int64
+			if err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) (err error) { n, err = tx.Next(ctx, "numbers"); return err }); err != nil || n != 5 {
+				t.Errorf("the counter is at %d, %v", n, err)
+			}
+		})
+	}
+}
