@@ -98,6 +98,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.DoctorRun, answer[wire.Empty](wire.DoctorResult{Checks: []wire.Check{{ID: "store.writable", Status: "ok", Detail: "a row was written"}}}))
 	ipc.Handle(m, wire.ConfigExplain, answer[wire.ConfigExplainRequest](wire.ConfigExplainResult{Values: []wire.ConfigValue{{Key: "turn.steps", Value: "16", Origin: "env", Where: "OMBUD_TURN_STEPS"}}}))
 	cannedSchedules(m)
+	cannedRecipes(m)
 	cannedTiers(m)
 	cannedUndo(m)
 	cannedProcesses(m)

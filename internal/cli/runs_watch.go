@@ -18,21 +18,24 @@ func (a *app) runsWatchCmd() *cobra.Command {
 come. The run goes on when the watch ends. Exits 0 if it completed.`,
 		example: "ombud runs watch run_0197a3\nombud runs watch run_0197a3 --json",
 		args:    cobra.ExactArgs(1),
-	}, func(ctx context.Context, args []string) error {
-		res, err := a.client.RunsWatch(ctx, wire.RunsWatchRequest{ID: args[0]}, func(n wire.RunNote) error {
-			switch n := n.(type) {
-			case wire.RunStepped:
-				return a.show("run-step/1", n.Step, func(p *page) { p.moment(p.stepMoment(n.Step)) })
-			case wire.RunMoved:
-				return a.show("run-moved/1", n.Run, func(p *page) { runMoved(p, n.Run) })
-			}
-			return nil
-		})
-		if err != nil {
-			return untilInterrupted(ctx, err)
+	}, func(ctx context.Context, args []string) error { return a.watchRun(ctx, args[0]) })
+}
+
+// watchRun follows a run to its end, and tells an end that was not a good one as an error.
+func (a *app) watchRun(ctx context.Context, id string) error {
+	res, err := a.client.RunsWatch(ctx, wire.RunsWatchRequest{ID: id}, func(n wire.RunNote) error {
+		switch n := n.(type) {
+		case wire.RunStepped:
+			return a.show("run-step/1", n.Step, func(p *page) { p.moment(p.stepMoment(n.Step)) })
+		case wire.RunMoved:
+			return a.show("run-moved/1", n.Run, func(p *page) { runMoved(p, n.Run) })
 		}
-		return runEnded(res.Run)
+		return nil
 	})
+	if err != nil {
+		return untilInterrupted(ctx, err)
+	}
+	return runEnded(res.Run)
 }
 
 func runMoved(p *page, r wire.Run) {

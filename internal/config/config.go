@@ -34,6 +34,7 @@ type Config struct {
 	Confine     Confine
 	Audit       Audit
 	Loops       map[string]Loop // those of the file
+	Recipes     Recipes
 }
 
 // Store says where everything is kept.
@@ -127,6 +128,12 @@ type Loop struct {
 	Enabled *bool             // nil: as the loop says
 	Timeout time.Duration     // 12m
 	Set     map[string]string // its own settings
+}
+
+// Recipes says where recipes are beside those of the instance's own directory.
+type Recipes struct {
+	Files    []string          // absolute
+	Webhooks map[string]string // recipe → the name of a secret, or open
 }
 
 // Role is what a subject may do: rules by scope, at most what Parent may.

@@ -75,6 +75,11 @@ func table() []entry {
 		{path: "roles.*.deny", def: items(), set: each(roles, func(r *Role) *[]string { return &r.Deny }, parseList),
 			doc: "Scopes that are refused whatever else is written. What no list names is refused too."},
 
+		{path: "recipes.files", def: items(), set: put(func(c *Config) *[]string { return &c.Recipes.Files }, parsePaths),
+			doc: "Recipes that are not in the directory recipes beside this file: absolute paths without links."},
+		{path: "recipes.webhooks", def: items(), set: put(func(c *Config) *map[string]string { return &c.Recipes.Webhooks }, parsePairs),
+			doc: "How a webhook of a recipe without a secret in its file, such as KARMAX's, proves itself: RECIPE=SECRET each, the name of a secret\nthat signs it, or RECIPE=open, which lets anybody start it. Without an entry it is not mounted."},
+
 		{path: "turn.steps", def: text("32"), set: put(func(c *Config) *int { return &c.Turn.Steps }, number(1, 1000)),
 			doc: "How often the model may be asked in one turn, 1 to 1000."},
 		{path: "turn.calls", def: text("64"), set: put(func(c *Config) *int { return &c.Turn.Calls }, number(0, 10000)),

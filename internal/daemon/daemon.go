@@ -35,6 +35,7 @@ import (
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/recipe"
 	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/schedule"
@@ -143,6 +144,8 @@ type Daemon struct {
 	triggers    *trigger.Triggers
 	kit         loops.Deps // what loops and recipes work with
 	loopSet     *loops.Loops
+	recipes     *recipe.Library
+	recipeWork  *recipe.Work
 	memory      *memory.Memory
 	outbox      *outbox.Outbox
 	letters     *deadletter.Letters
@@ -196,6 +199,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"loops", d.startLoops, nothing},
+		{"recipes", d.recipes.Start, plain(d.recipes.Stop)},
 		{"schedules", d.schedules.Start, plain(d.schedules.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
 		{"standby", d.awaited.stop, nothing},

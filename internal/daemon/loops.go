@@ -38,7 +38,12 @@ func (d *Daemon) openLoops(cfg config.Config, kinds *run.Kinds) error {
 func (d *Daemon) shippedLoops() []loops.Loop { return nil }
 
 // actorOf is who a subject that works by itself is. NotFound if nobody.
-func (d *Daemon) actorOf(subject string) (loops.Actor, error) { return d.loopSet.Actor(subject) }
+func (d *Daemon) actorOf(subject string) (loops.Actor, error) {
+	if strings.HasPrefix(subject, "recipe:") {
+		return d.recipeWork.Actor(subject)
+	}
+	return d.loopSet.Actor(subject)
+}
 
 // startLoops lets the triggers know the loops.
 func (d *Daemon) startLoops(ctx context.Context) error { return d.loopSet.StartTargets(ctx) }

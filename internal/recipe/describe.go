@@ -9,7 +9,7 @@ import (
 // Describe says in English when a recipe runs and what it may do, for whoever decides
 // whether to have it.
 func (r *Recipe) Describe() []string {
-	out := []string{"It runs " + join2(r.starts(), " and ") + "."}
+	out := []string{"It runs " + join2(r.Starts(nil), " and ") + "."}
 	var does []string
 	Walk(r.Steps, func(s *Step) {
 		if text := s.says(); !slices.Contains(does, text) {
@@ -37,7 +37,9 @@ func join2(list []string, last string) string {
 	return strings.Join(list[:len(list)-1], ", ") + last + list[len(list)-1]
 }
 
-func (r *Recipe) starts() (out []string) {
+// Starts says in English what starts a recipe. unmounted says why a webhook is not mounted,
+// "" if it is; nil leaves that open.
+func (r *Recipe) Starts(unmounted func(*Recipe, Webhook) string) (out []string) {
 	for _, on := range r.On {
 		switch {
 		case on.Schedule != nil:
@@ -58,11 +60,15 @@ func (r *Recipe) starts() (out []string) {
 			out = append(out, text)
 		case on.Webhook != nil:
 			how := "proved by " + on.Webhook.Verify
-			switch on.Webhook.Verify {
-			case "open":
+			switch {
+			case on.Webhook.Verify == "open":
 				how = "from anybody who can reach it"
-			case "":
-				how = "not mounted until it has a secret"
+			case on.Webhook.Verify == "" && unmounted == nil:
+				how = "mounted when the configuration says how it proves itself"
+			case on.Webhook.Verify == "":
+				if how = unmounted(r, *on.Webhook); how == "" {
+					how = "as the configuration says"
+				}
 			}
 			out = append(out, fmt.Sprintf("on a request to %s (%s)", on.Webhook.Path, how))
 		case on.Manual:

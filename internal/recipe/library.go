@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -71,6 +72,8 @@ type Library struct {
 	looked    bool
 	suspected map[string]string // what was wrong at the last look, by path
 	trouble   string            // why the directory could not be looked at, "" if it could
+
+	current atomic.Pointer[map[string]*Recipe] // those in use, by name
 
 	mu   sync.Mutex
 	quit context.CancelFunc
@@ -211,7 +214,22 @@ func (l *Library) Load(ctx context.Context) (again bool, err error) {
 		return again, err
 	}
 	l.looked = true
+	inUse := map[string]*Recipe{}
+	for _, c := range all {
+		if c.inUse != nil {
+			inUse[c.inUse.Name] = c.inUse
+		}
+	}
+	l.current.Store(&inUse)
 	return again, nil
+}
+
+// Current is the version of a recipe that is in use, nil if there is none.
+func (l *Library) Current(name string) *Recipe {
+	if m := l.current.Load(); m != nil {
+		return (*m)[name]
+	}
+	return nil
 }
 
 // suspects decides of which broken files the operator is told now: those of the first look,

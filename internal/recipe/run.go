@@ -98,6 +98,17 @@ func (r *Recipe) Accept(kind string, payload object) (object, error) {
 	return out, nil
 }
 
+// AcceptJSON is Accept of a payload that was not read yet.
+func (r *Recipe) AcceptJSON(kind string, payload json.RawMessage) error {
+	x, err := decode(payload)
+	if err != nil {
+		return fault.New(fault.Invalid, "the payload is no JSON: %w", err)
+	}
+	fields, _ := x.(object)
+	_, err = r.Accept(kind, fields)
+	return err
+}
+
 // made are the values the steps gave names to.
 func (v *values) made(steps []*Step) object {
 	out := object{}
@@ -175,22 +186,33 @@ func (w *worker) unbound(steps []*Step, v *values) error {
 
 // tries does a step as often as it may be tried.
 func (w *worker) tries(ctx context.Context, s *Step, v *values, in string) (x any, from string, err error) {
-	name := in + s.ID
-	if s.Retry == nil {
-		return w.once(ctx, s, v, name)
+	err = repeat(ctx, w.k, s.Retry, in+s.ID, func(name string) error {
+		return within(ctx, w.k, s, func(ctx context.Context) (err error) {
+			x, from, err = w.do(ctx, s, v, name)
+			return err
+		})
+	})
+	return x, from, err
+}
+
+// repeat does something until it succeeds, fails for good or has been tried often enough.
+// Each try has a name of its own.
+func repeat(ctx context.Context, k Flow, r *Retry, step string, do func(name string) error) error {
+	if r == nil {
+		return do(step)
 	}
-	pause := s.Retry.Backoff
+	pause, name := r.Backoff, step
 	if pause <= 0 {
 		pause = time.Second
 	}
 	for n := 1; ; n++ {
-		x, from, err = w.once(ctx, s, v, name)
-		if err == nil || n >= s.Retry.Attempts || !again(err) || w.k.Unwinding(err) {
-			return x, from, err
+		err := do(name)
+		if err == nil || n >= r.Attempts || k.Unwinding(err) || !again(err) {
+			return err
 		}
-		name = in + s.ID + "#" + strconv.Itoa(n+1)
-		if err := w.k.Sleep(ctx, name+"-pause", pause); err != nil {
-			return nil, "", err
+		name = step + "#" + strconv.Itoa(n+1)
+		if err := k.Sleep(ctx, name+"-pause", pause); err != nil {
+			return err
 		}
 		pause = min(2*pause, time.Hour)
 	}
@@ -205,18 +227,18 @@ func again(err error) bool {
 	return true
 }
 
-// once does a step within its time.
-func (w *worker) once(ctx context.Context, s *Step, v *values, name string) (any, string, error) {
+// within does a step within its time.
+func within(ctx context.Context, k Flow, s *Step, do func(ctx context.Context) error) error {
 	if s.Timeout <= 0 || s.Verb == "wait_signal" {
-		return w.do(ctx, s, v, name)
+		return do(ctx)
 	}
 	inner, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	x, from, err := w.do(inner, s, v, name)
-	if err != nil && !w.k.Unwinding(err) && inner.Err() != nil && ctx.Err() == nil {
+	err := do(inner)
+	if err != nil && !k.Unwinding(err) && inner.Err() != nil && ctx.Err() == nil {
 		err = fault.New(fault.Timeout, "timeout of %s: it took longer than %s", s.Verb, s.Timeout)
 	}
-	return x, from, err
+	return err
 }
 
 // arg renders a key of a step.
@@ -375,13 +397,18 @@ func (w *worker) tool(ctx context.Context, s *Step, v *values, name string) (any
 	if err != nil {
 		return nil, err
 	}
-	if w.r.Foreign || len(out) == 0 || out[0] != '{' && out[0] != '[' {
-		return out, nil
+	return parts(out, w.r.Foreign), nil
+}
+
+// parts is what a tool says: in our format what it says in JSON has parts.
+func parts(out string, foreign bool) any {
+	if foreign || len(out) == 0 || out[0] != '{' && out[0] != '[' {
+		return out
 	}
 	if x, err := decode(json.RawMessage(out)); err == nil {
-		return x, nil // what a tool says in JSON has parts
+		return x
 	}
-	return out, nil
+	return out
 }
 
 func (w *worker) recall(ctx context.Context, s *Step, v *values, name string) (any, error) {

@@ -92,25 +92,42 @@ func (l *Library) Definition(ctx context.Context, hash string) (r *Recipe, err e
 	return r, err
 }
 
+// Text is what the recipe of a hash says.
+func (l *Library) Text(ctx context.Context, hash string) (text []byte, err error) {
+	err = l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		d, _, err := l.kept(ctx, q, hash)
+		text = d.Text
+		return err
+	})
+	return text, err
+}
+
 func (l *Library) definitionIn(ctx context.Context, q db.Q, hash string) (*Recipe, error) {
-	var sealed []byte
-	var at int64
-	err := q.QueryRow(ctx, "SELECT body, at FROM recipe_definitions WHERE hash = $1", hash).Scan(&sealed, &at)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.New(fault.NotFound, "no recipe was ever taken with the hash %q", hash)
-	}
+	d, at, err := l.kept(ctx, q, hash)
 	if err != nil {
 		return nil, err
-	}
-	plain, err := l.d.Vault.Open(vault.RecipeText, hash, sealed)
-	if err != nil {
-		return nil, err
-	}
-	var d definition
-	if err := json.Unmarshal(plain, &d); err != nil || Hash(d.Text) != hash {
-		return nil, fault.New(fault.Verification, "recipe_definitions %s is not what it was", hash)
 	}
 	// By the clock of that day: a schedule that has fired for the last time was in order.
 	r, problems := Read(d.File, d.Text, time.UnixMicro(at), l.d.Foreign)
 	return r, Fault(problems)
+}
+
+// kept is a definition as it was written down, and when.
+func (l *Library) kept(ctx context.Context, q db.Q, hash string) (d definition, at int64, err error) {
+	var sealed []byte
+	err = q.QueryRow(ctx, "SELECT body, at FROM recipe_definitions WHERE hash = $1", hash).Scan(&sealed, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return d, 0, fault.New(fault.NotFound, "no recipe was ever taken with the hash %q", hash)
+	}
+	if err != nil {
+		return d, 0, err
+	}
+	plain, err := l.d.Vault.Open(vault.RecipeText, hash, sealed)
+	if err != nil {
+		return d, 0, err
+	}
+	if err := json.Unmarshal(plain, &d); err != nil || Hash(d.Text) != hash {
+		return d, 0, fault.New(fault.Verification, "recipe_definitions %s is not what it was", hash)
+	}
+	return d, at, nil
 }

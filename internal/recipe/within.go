@@ -63,22 +63,14 @@ func listOf(x any) ([]any, error) {
 	return nil, fault.New(fault.Invalid, "foreach takes a list or lines, not %s", clip(show(x, false)))
 }
 
-// foreach does its steps for each item. With a concurrency of n, n rows are done side by
-// side, each with every nth item; the results stand in the order of the items.
+// foreach does its steps for each item.
 func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (any, error) {
 	list, err := w.items(s, v)
 	if err != nil {
 		return nil, err
 	}
-	from := ""
-	if s.Foreach.In != nil {
-		for _, n := range s.Foreach.In.Names() {
-			if who := v.others[n]; who != "" {
-				from = who
-			}
-		}
-	}
-	round := func(ctx context.Context, i int) (object, error) {
+	from := v.fromOf(s.Foreach.In)
+	return rounds(ctx, w.k, name, len(list), s.Foreach.Concurrency, func(ctx context.Context, i int) (object, error) {
 		inner := v.inner()
 		inner.set(s.Foreach.Var, list[i], from)
 		inner.set("index", int64(i), "")
@@ -86,11 +78,28 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 			return nil, err
 		}
 		return inner.made(s.Foreach.Do), nil
+	})
+}
+
+// fromOf says whose words a template renders, "" for the recipe's own.
+func (v *values) fromOf(t *Template) string {
+	if t == nil {
+		return ""
 	}
-	out := make([]any, len(list))
-	lanes := min(s.Foreach.Concurrency, len(list))
-	if lanes <= 1 {
-		for i := range list {
+	for _, n := range t.Names() {
+		if who := v.others[n]; who != "" {
+			return who
+		}
+	}
+	return ""
+}
+
+// rounds does n rounds. With lanes over 1 that many rows are done side by side, each with
+// every lanes-th round; the results stand in the order of the rounds.
+func rounds(ctx context.Context, k Flow, name string, n, lanes int, round func(ctx context.Context, i int) (object, error)) ([]any, error) {
+	out := make([]any, n)
+	if lanes = min(lanes, n); lanes <= 1 {
+		for i := range n {
 			made, err := round(ctx, i)
 			if err != nil {
 				return nil, err
@@ -103,7 +112,7 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 	for lane := range lanes {
 		branches[lane] = Strand{Name: fmt.Sprintf("lane-%d", lane), Do: func(ctx context.Context) (json.RawMessage, error) {
 			var mine []any
-			for i := lane; i < len(list); i += lanes {
+			for i := lane; i < n; i += lanes {
 				made, err := round(ctx, i)
 				if err != nil {
 					return nil, err
@@ -113,7 +122,7 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 			return json.Marshal(mine)
 		}}
 	}
-	ended, err := w.k.Parallel(ctx, name, "all", 0, branches)
+	ended, err := k.Parallel(ctx, name, "all", 0, branches)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +133,7 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 		}
 		mine, _ := x.([]any)
 		for j, made := range mine {
-			if i := lane + j*lanes; i < len(out) {
+			if i := lane + j*lanes; i < n {
 				out[i] = made
 			}
 		}
@@ -144,7 +153,25 @@ func (w *worker) parallel(ctx context.Context, s *Step, v *values, name string) 
 			return json.Marshal(inner.made(b.Steps))
 		}}
 	}
-	ended, err := w.k.Parallel(ctx, name, s.Join.How, s.Join.Quorum, branches)
+	out, err := side(ctx, w.k, name, s.Join.How, s.Join.Quorum, branches)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range s.Join.Branches {
+		made, _ := out[b.Name].(object)
+		Walk(b.Steps, func(st *Step) { // a branch that did not come so far has nothing
+			if _, there := made[st.As]; st.As != "" && !there {
+				made[st.As] = ""
+			}
+		})
+	}
+	return out, nil
+}
+
+// side does branches side by side. Of each it tells what it has bound, its state and its
+// error.
+func side(ctx context.Context, k Flow, name, how string, quorum int, branches []Strand) (object, error) {
+	ended, err := k.Parallel(ctx, name, how, quorum, branches)
 	if err != nil {
 		return nil, err
 	}
@@ -156,13 +183,8 @@ func (w *worker) parallel(ctx context.Context, s *Step, v *values, name string) 
 				made = m
 			}
 		}
-		Walk(s.Join.Branches[i].Steps, func(st *Step) { // a branch that did not come so far has nothing
-			if _, there := made[st.As]; st.As != "" && !there {
-				made[st.As] = ""
-			}
-		})
 		made["state"], made["error"] = e.State, e.Error
-		out[s.Join.Branches[i].Name] = made
+		out[branches[i].Name] = made
 	}
 	return out, nil
 }

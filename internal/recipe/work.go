@@ -53,19 +53,13 @@ func (w *Work) knows(ctx context.Context, q db.Q, rec run.Record) (bool, error) 
 }
 
 // Actor is who a recipe works as. NotFound if no recipe is the subject.
-func (w *Work) Actor(ctx context.Context, subject string) (loops.Actor, error) {
+func (w *Work) Actor(subject string) (loops.Actor, error) {
 	name, is := strings.CutPrefix(subject, "recipe:")
-	if !is {
+	r := w.l.Current(name)
+	if !is || r == nil {
 		return loops.Actor{}, fault.New(fault.NotFound, "no recipe is called %q", subject)
 	}
-	s, err := w.l.Get(ctx, name)
-	if err == nil && s.Recipe == nil {
-		err = fault.New(fault.NotFound, "no recipe is called %q", subject)
-	}
-	if err != nil {
-		return loops.Actor{}, err
-	}
-	return w.actor(s.Recipe, nil)
+	return w.actor(r, nil)
 }
 
 // actor is who works on a definition. What the file grants no longer is gone for a run
@@ -91,11 +85,7 @@ func (w *Work) handle(ctx context.Context, r *run.Run) (result []byte, err error
 	if err != nil {
 		return nil, err
 	}
-	now, err := w.l.Get(ctx, x.Name)
-	if err != nil && !fault.Is(err, fault.NotFound) { // its file is gone: it ends by what it began with
-		return nil, err
-	}
-	who, err := w.actor(x, now.Recipe)
+	who, err := w.actor(x, w.l.Current(x.Name)) // where its file is gone it ends by what it began with
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,12 @@ var (
 	MemoryList   = unary[MemoryListRequest, MemoryResult]("memory.list", "what is remembered, newest first", repeatable)
 	MemorySearch = unary[MemorySearchRequest, MemoryResult]("memory.search", "recalls", repeatable)
 
+	RecipeList    = unary[Empty, RecipeListResult]("recipe.list", "work that is described in files", repeatable)
+	RecipeShow    = unary[RecipeRequest, RecipeShowResult]("recipe.show", "one recipe with what it says", repeatable)
+	RecipeRun     = unary[RecipeRunRequest, RecipeRunResult]("recipe.run", "starts a recipe by hand")
+	RecipeEnable  = unary[RecipeRequest, RecipeResult]("recipe.enable", "lets a recipe be started again", repeatable)
+	RecipeDisable = unary[RecipeRequest, RecipeResult]("recipe.disable", "keeps a recipe from being started by anything", repeatable)
+
 	ScheduleList   = unary[ScheduleListRequest, ScheduleListResult]("schedule.list", "what starts by itself at times", repeatable)
 	ScheduleAdd    = unary[ScheduleAddRequest, ScheduleResult]("schedule.add", "lets something start at times")
 	SchedulePause  = unary[ScheduleRequest, ScheduleResult]("schedule.pause", "keeps a schedule from firing", repeatable)
@@ -118,6 +124,7 @@ func Methods() []Method {
 		DLQList.Method, DLQShow.Method, DLQReplay.Method, DLQDrop.Method,
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
+		RecipeList.Method, RecipeShow.Method, RecipeRun.Method, RecipeEnable.Method, RecipeDisable.Method,
 		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
