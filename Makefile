@@ -54,6 +54,11 @@ campaign: ## kill the real program at every counted commit and effect, on both s
 	@sh scripts/setup-tests.sh
 	$(GO) test -buildvcs=false -tags failpoint -count 1 -timeout 60m ./internal/crashtest/...
 
+.PHONY: takeover
+takeover: ## end the active of two daemons of one PostgreSQL store in four ways, 20 rounds
+	@sh scripts/setup-tests.sh
+	$(GO) test -buildvcs=false -count 1 -timeout 60m -parallel 2 -v -run '^TestTakeover$$' ./internal/crashtest -takeover.rounds=20
+
 .PHONY: bench
 bench: ## measure, each figure beside its limit or peer
 	@sh scripts/setup-tests.sh

@@ -98,6 +98,7 @@ type life struct {
 	name   string
 	dir    string
 	dsn    string
+	world  string // the file of the world outside
 	in     instance.Instance
 	client *wire.Client
 
@@ -111,6 +112,7 @@ type life struct {
 func newLife(t *testing.T, kind dbtest.Kind, kills ...string) *life {
 	t.Helper()
 	l := &life{t: t, name: strings.Join(kills, " then "), dir: t.TempDir(), dsn: "sqlite", kills: kills}
+	l.world = l.path("world")
 	if kind == dbtest.KindPostgres {
 		l.dsn = dbtest.PostgresDSN(t)
 	}
@@ -145,7 +147,12 @@ func (l *life) write(path, text string) {
 // lines returns a file's lines; none if it is not there.
 func (l *life) lines(name string) []string {
 	l.t.Helper()
-	text, err := os.ReadFile(l.path(name))
+	return l.linesOf(l.path(name))
+}
+
+func (l *life) linesOf(path string) []string {
+	l.t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		l.t.Fatal(err)
 	}
@@ -167,7 +174,7 @@ func (l *life) start() {
 	l.cmd = exec.Command(path, "up")
 	l.cmd.Dir = l.dir
 	l.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + l.home(), "CRASH_WORLD=" + l.path("world"),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + l.home(), "CRASH_WORLD=" + l.world,
 		"FAILPOINT_LOG=" + l.path(fmt.Sprintf("passes%d", l.deaths)), "FAILPOINT_KILL=" + kill,
 	}
 	if l.dsn != "sqlite" {

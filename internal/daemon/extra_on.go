@@ -41,7 +41,7 @@ func (w crashWorld) Register(r *tool.Registry) error {
 	} {
 		def := tool.Definition{
 			Name: t.name, Description: "leaves a line outside, for the crash campaign",
-			Input: json.RawMessage(`{"type":"object","properties":{"line":{"type":"string"},"ask":{"type":"boolean"}},"required":["line"],"additionalProperties":false}`),
+			Input: json.RawMessage(`{"type":"object","properties":{"line":{"type":"string"},"ask":{"type":"boolean"},"wait_ms":{"type":"integer"}},"required":["line"],"additionalProperties":false}`),
 			Kind:  tool.Effect, Repeat: t.repeat, Timeout: 10 * time.Second, MaxOutput: 1 << 16, Source: label.Own,
 			Scopes: crashScopes, Probe: t.probe,
 			Summary: func(json.RawMessage) string { return t.name },
@@ -58,6 +58,7 @@ type crashInput struct {
 	Ask  bool   `json:"ask"`
 }
 
+	Wait int    `json:"wait_ms"` // before the line is left
 // crashScopes lets the script choose what policy says: tool:crash or tool:crash-ask.
 func crashScopes(input json.RawMessage) ([]scope.Scope, error) {
 	var in crashInput
@@ -72,13 +73,18 @@ func crashScopes(input json.RawMessage) ([]scope.Scope, error) {
 	return []scope.Scope{s}, err
 }
 
-func (w crashWorld) write(_ context.Context, in tool.Invocation) (tool.Output, error) {
+func (w crashWorld) write(ctx context.Context, in tool.Invocation) (tool.Output, error) {
 	var input crashInput
 	if err := json.Unmarshal(in.Input, &input); err != nil {
 		return tool.Output{}, err
 	}
 	f, err := os.OpenFile(string(w), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
+	select {
+	case <-time.After(time.Duration(input.Wait) * time.Millisecond):
+	case <-ctx.Done():
+		return tool.Output{}, ctx.Err()
+	}
 		return tool.Output{}, err
 	}
 	defer f.Close()
