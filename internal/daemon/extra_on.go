@@ -56,9 +56,9 @@ func (w crashWorld) Register(r *tool.Registry) error {
 type crashInput struct {
 	Line string `json:"line"`
 	Ask  bool   `json:"ask"`
+	Wait int    `json:"wait_ms"` // before the line is left
 }
 
-	Wait int    `json:"wait_ms"` // before the line is left
 // crashScopes lets the script choose what policy says: tool:crash or tool:crash-ask.
 func crashScopes(input json.RawMessage) ([]scope.Scope, error) {
 	var in crashInput
@@ -78,13 +78,13 @@ func (w crashWorld) write(ctx context.Context, in tool.Invocation) (tool.Output,
 	if err := json.Unmarshal(in.Input, &input); err != nil {
 		return tool.Output{}, err
 	}
-	f, err := os.OpenFile(string(w), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
 	select {
 	case <-time.After(time.Duration(input.Wait) * time.Millisecond):
 	case <-ctx.Done():
 		return tool.Output{}, ctx.Err()
 	}
+	f, err := os.OpenFile(string(w), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
 		return tool.Output{}, err
 	}
 	defer f.Close()
