@@ -170,8 +170,10 @@ func (a *Audit) AppendTx(ctx context.Context, tx *db.Tx, e Entry) (Ref, error) {
 		return Ref{}, fmt.Errorf("audit %s: %w", e.Kind, err)
 	}
 	l := prev.next(entry, a.key)
-	if _, err := tx.Exec(ctx, `INSERT INTO audit (chain, seq, at, entry, hash, mac) VALUES ($1, $2, $3, $4, $5, $6)`,
-		w.chain, l.seq, at, entry, l.hash, l.mac); err != nil {
+	// Without a chain, as when a newer one was opened, the row is refused.
+	if err := tx.Later(ctx, nil, `INSERT INTO audit (chain, seq, at, entry, hash, mac)
+		VALUES (CASE WHEN (SELECT max(epoch) FROM audit_chains WHERE node = $7) = $8 THEN $1 END, $2, $3, $4, $5, $6)`,
+		w.chain, l.seq, at, entry, l.hash, l.mac, a.node, w.epoch); err != nil {
 		return Ref{}, fmt.Errorf("audit %s: %w", e.Kind, err)
 	}
 	reg.Set(l)
@@ -186,16 +188,20 @@ func (a *Audit) AppendTx(ctx context.Context, tx *db.Tx, e Entry) (Ref, error) {
 // register holds the end of the chain for a batch. There is nothing to flush: the
 // entries themselves are the record.
 func (a *Audit) register(tx *db.Tx, w *writer) *db.Register {
-	return tx.Register("audit.head:"+w.chain, func(ctx context.Context, tx *db.Tx) (any, error) {
+	return tx.Own("audit.head:"+w.chain, func(ctx context.Context, tx *db.Tx) (any, error) {
 		var newest int64
 		if err := tx.QueryRow(ctx, `SELECT max(epoch) FROM audit_chains WHERE node = $1`, a.node).Scan(&newest); err != nil {
 			return nil, err
 		}
 		if newest != w.epoch {
-			return nil, fault.New(fault.Conflict, "a newer process of node %q has opened a chain", a.node)
+			return nil, a.superseded()
 		}
 		return lastEntry(ctx, tx, w.chain, w.start)
 	}, func(context.Context, *db.Tx, any) error { return nil })
+}
+
+func (a *Audit) superseded() error {
+	return fault.New(fault.Conflict, "a newer process of node %q has opened a chain", a.node)
 }
 
 // text is a field as it is recorded.

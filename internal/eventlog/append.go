@@ -125,6 +125,9 @@ func (l *Log) appendOne(ctx context.Context, tx *db.Tx, n *New) (Event, error) {
 	if err := expect(ctx, tx, n); err != nil {
 		return Event{}, err
 	}
+	if n.Expect != Any {
+		e.Version = n.Expect + 1
+	}
 	if err := l.insert(ctx, tx, &e); err != nil {
 		return Event{}, fmt.Errorf("append event %q to %q: %w", e.Kind, e.Stream, err)
 	}
@@ -153,7 +156,7 @@ func (l *Log) repeated(ctx context.Context, tx *db.Tx, e *Event) (Event, error) 
 // expect compares the stream's version before a position is taken, so that a
 // refused event leaves no gap even if its caller goes on.
 func expect(ctx context.Context, tx *db.Tx, n *New) error {
-	if n.Expect == Any {
+	if n.Expect == Any || n.Proved {
 		return nil
 	}
 	var have int64
@@ -177,11 +180,17 @@ func (l *Log) insert(ctx context.Context, tx *db.Tx, e *Event) (err error) {
 	if e.Position, err = tx.Next(ctx, counter); err != nil {
 		return err
 	}
+	sealed := l.vault.Seal(vault.EventData, e.ID, plain)
+	if e.Version > 0 {
+		return tx.Later(ctx, nil, `INSERT INTO events (position, id, stream, version, kind, format, at, actor, cause, trace, data, leaf)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			e.Position, e.ID, e.Stream, e.Version, e.Kind, e.Format, e.At, e.Actor, e.Cause, e.Trace, sealed, e.Leaf[:])
+	}
 	return tx.QueryRow(ctx, `INSERT INTO events (position, id, stream, version, kind, format, at, actor, cause, trace, data, leaf)
 		VALUES ($1, $2, $3, (SELECT COALESCE(max(version), 0) + 1 FROM events WHERE stream = $3), $4, $5, $6, $7, $8, $9, $10, $11)
 		RETURNING version`,
 		e.Position, e.ID, e.Stream, e.Kind, e.Format, e.At, e.Actor, e.Cause, e.Trace,
-		l.vault.Seal(vault.EventData, e.ID, plain), e.Leaf[:]).Scan(&e.Version)
+		sealed, e.Leaf[:]).Scan(&e.Version)
 }
 
 // Erase removes the payload and salt of an event and keeps its leaf, so that

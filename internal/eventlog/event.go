@@ -55,6 +55,9 @@ type New struct {
 	Trace  string
 	Data   any   // anything encoding/json can write; nil is {}
 	Expect int64 // version the stream must have (0: none yet), or Any
+	// Proved says that a statement of the caller's in the same transaction fails if the
+	// stream is not at Expect: it is not looked up.
+	Proved bool
 }
 
 // canonical returns the payload's stored bytes. JSON that came from outside

@@ -506,7 +506,12 @@ func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db
 	r.mu.Unlock()
 	var outs []Outcome
 	var event string // the last one, to find out what became of a commit in doubt
+	look, relied := false, false
 	fn := func(ctx context.Context, tx *db.Tx) error {
+		if look {
+			r.known = nil
+		}
+		relied = r.known != nil
 		var all []change
 		outs = outs[:0]
 		for _, l := range lazy {
@@ -535,7 +540,8 @@ func (r *Run) commitAll(changes []change, extra func(ctx context.Context, tx *db
 		return err
 	}
 	err := r.e.db.InTx(context.WithoutCancel(r.ctx), fn)
-	if errors.Is(err, errMoved) { // what the run knew of its rows is forgotten: it looks
+	if relied && (errors.Is(err, errMoved) || fault.Is(err, fault.Conflict)) { // what it knew of its rows is forgotten
+		look = true
 		err = r.e.db.InTx(context.WithoutCancel(r.ctx), fn)
 	}
 	if event != "" && fault.Is(err, fault.Unknown) {
@@ -579,9 +585,6 @@ func (r *Run) advance(ctx context.Context, tx *db.Tx, changes []change) (Record,
 		own := *s
 		return &own, nil
 	})
-	if errors.Is(err, errMoved) {
-		r.known = nil
-	}
 	if err != nil {
 		return v.Record, err
 	}

@@ -175,14 +175,11 @@ func (e *Engine) project(ctx context.Context, tx *db.Tx, v *view, c change) erro
 		}
 		return fault.New(fault.Conflict, "run %s is %s: %s is not possible", v.ID, v.State, c.kind)
 	}
-	evs, err := e.log.AppendTx(ctx, tx, eventlog.New{
-		Stream: streamOf(v.ID), Kind: c.kind, Actor: c.actor, Cause: v.Cause, Trace: v.ID, Data: c.data, Expect: eventlog.Any,
+	evs, err := e.log.AppendTx(ctx, tx, eventlog.New{ // save proves the version
+		Stream: streamOf(v.ID), Kind: c.kind, Actor: c.actor, Cause: v.Cause, Trace: v.ID, Data: c.data, Expect: v.Version, Proved: true,
 	})
 	if err != nil {
 		return err
-	}
-	if evs[0].Version != v.Version+1 {
-		return moved(v.ID)
 	}
 	if err := v.fold(evs[0]); err != nil {
 		return err
@@ -211,7 +208,7 @@ func (e *Engine) saveStep(ctx context.Context, tx *db.Tx, v *view, c change) err
 		s.Result = c.result
 	}
 	row := v.ID + "/" + s.Name
-	_, err := tx.Exec(ctx, `INSERT INTO steps (run, `+stepColumns+`)
+	return tx.Later(ctx, nil, `INSERT INTO steps (run, `+stepColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (run, name) DO UPDATE SET state = excluded.state, repeats = excluded.repeats,
 			opened = excluded.opened, closed = excluded.closed, cost = excluded.cost, cost_known = excluded.cost_known,
@@ -220,7 +217,6 @@ func (e *Engine) saveStep(ctx context.Context, tx *db.Tx, v *view, c change) err
 		v.ID, s.Name, s.Seq, s.Kind, s.Policy, s.State, s.Repeats, s.Timeout.Microseconds(), s.Opened, s.Closed, s.Cost,
 		flag(s.CostKnown), s.ErrorClass, s.Audit.Chain, s.Audit.Seq, s.Audit.Hash, s.InputMAC,
 		e.seal(vault.StepResult, row, s.Result), e.seal(vault.StepError, row, textOrNil(s.Error)))
-	return err
 }
 
 func textOrNil(s string) []byte {
@@ -241,29 +237,22 @@ func flag(b bool) int64 {
 // all events so far, and its slot may have been given to it by a run that left. A step
 // changes few columns, none of them in an index.
 func (e *Engine) save(ctx context.Context, tx *db.Tx, before Record, r *Record, changes []change) error {
-	var n int64
-	var err error
 	if onlySteps(changes) {
-		n, err = tx.Exec(ctx, `UPDATE runs SET cost = $1, cost_known = $2, version = $3, head = $4
+		return tx.Later(ctx, moved(r.ID), `UPDATE runs SET cost = $1, cost_known = $2, version = $3, head = $4
 			WHERE id = $5 AND version = $6 AND head = $7`,
 			r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ID, before.Version, before.Head[:])
-	} else {
-		held := before.slot
-		if !r.State.holdsKey() {
-			held = nil // given on
-		}
-		n, err = tx.Exec(ctx, `UPDATE runs SET state = $1, wait = $2, wait_ref = $3, owner = $4, fence = $5, attempt = $6,
+	}
+	held := before.slot
+	if !r.State.holdsKey() {
+		held = nil // given on
+	}
+	return tx.Later(ctx, moved(r.ID), `UPDATE runs SET state = $1, wait = $2, wait_ref = $3, owner = $4, fence = $5, attempt = $6,
 				crashes = $7, next_at = $8, started = $9, resumed = $10, ended = $11, spent = $12, cost = $13, cost_known = $14,
 				version = $15, head = $16, error_class = $17, result = $18, error = $19, slot = $20
 			WHERE id = $21 AND version = $22 AND head = $23 AND COALESCE(slot, -1) = $24`,
-			r.State, r.Wait, r.WaitRef, r.Owner, r.Fence, r.Attempt, r.Crashes, r.NextAt, r.Started, r.Resumed, r.Ended, r.Spent,
-			r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunResult, r.ID, r.Result),
-			e.seal(vault.RunError, r.ID, textOrNil(r.Error)), nullSlot(r.slot), r.ID, before.Version, before.Head[:], slotOrNone(held))
-	}
-	if err == nil && n == 0 {
-		return moved(r.ID)
-	}
-	return err
+		r.State, r.Wait, r.WaitRef, r.Owner, r.Fence, r.Attempt, r.Crashes, r.NextAt, r.Started, r.Resumed, r.Ended, r.Spent,
+		r.Cost, flag(r.CostKnown), r.Version, r.Head[:], r.ErrorClass, e.seal(vault.RunResult, r.ID, r.Result),
+		e.seal(vault.RunError, r.ID, textOrNil(r.Error)), nullSlot(r.slot), r.ID, before.Version, before.Head[:], slotOrNone(held))
 }
 
 func onlySteps(changes []change) bool {
