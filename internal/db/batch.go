@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
 	"github.com/ombud-run/ombud/internal/failpoint"
@@ -95,6 +96,9 @@ func (d *DB) openTransaction(b *batch) error {
 	if !d.postgres {
 		return b.s.control(b.ctx, beginSQLite)
 	}
+	if d.promise(b) {
+		return nil
+	}
 	begin := beginPostgres
 	if d.seat != nil {
 		begin += beginSeated
@@ -167,13 +171,19 @@ func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
 	}
 	if !committed {
 		clear(d.kept)
+		if errors.Is(firstError(reqs), errStale) {
+			d.wary = waryFor
+		}
 	}
 	if b.undone {
 		// A connection that breaks is not the fault of the one caller it broke under.
-		again = shared && b.lost || !shared && reqs[0].tries <= maxReruns && b.s.broken()
+		stale := errors.Is(firstError(reqs), errStale)
+		again = stale || shared && b.lost || !shared && reqs[0].tries <= maxReruns && (b.s.broken() || contended(reqs[0].result.err))
 		d.rollback(b)
 		if again {
-			d.fail(firstError(reqs))
+			if !stale {
+				d.fail(firstError(reqs))
+			}
 			return true
 		}
 	}
@@ -191,14 +201,21 @@ func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
 }
 
 // maxReruns is how often a caller that is alone in its transaction runs again
-// because the connection broke.
+// because the connection broke or another session was in its way.
 const maxReruns = 2
+
+// contended reports whether PostgreSQL gave up a transaction in favour of another one
+// (a serialization failure, a deadlock): run again, it may go through.
+func contended(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "40001" || e.Code == "40P01")
+}
 
 func (b *batch) runAll(reqs []*request) {
 	for _, r := range reqs {
 		r.tries++
 		r.result = b.runOne(r, len(reqs) > 1)
-		if b.lost {
+		if b.lost = b.lost || contended(r.result.err); b.lost {
 			return
 		}
 	}
@@ -249,7 +266,7 @@ func (b *batch) runOne(r *request, savepoint bool) (a answer) {
 	if a.ok() && savepoint { // what it queued fails in its savepoint
 		_ = tx.c.note(b.s.drain(b.ctx))
 	}
-	if a.ok() {
+	if a.ok() || errors.Is(tx.c.err, errStale) {
 		a.err = tx.c.err // fn swallowed the error of a statement
 	}
 	tx.c.end()

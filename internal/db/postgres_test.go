@@ -335,6 +335,37 @@ func TestCallersRunAgainWhenTheServerEndsTheirConnection(t *testing.T) {
 	}
 }
 
+func TestCallersRunAgainWhenAnotherSessionIsInTheirWay(t *testing.T) {
+	t.Parallel()
+	for code, n := range map[string]int{"40001": 1, "40P01": 8} {
+		o := dbtest.Options(t, dbtest.KindPostgres)
+		d := dbtest.Open(t, o)
+		var tries atomic.Int32
+		errs := together(t, d, n, func(ctx context.Context, tx *db.Tx, i int) error {
+			if _, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2)", fmt.Sprint(i), "v"); err != nil {
+				return err
+			}
+			if i != n/2 || tries.Add(1) > 2 {
+				return nil
+			}
+			_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'in the way' USING ERRCODE = '"+code+"'; END $$")
+			return err
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: callers were told: %v", code, err)
+		}
+		if got := keys(t, d); len(got) != n {
+			t.Errorf("%s: %d rows, want %d", code, len(got), n)
+		}
+		if err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { // not for ever
+			_, err := tx.Exec(ctx, "DO $$ BEGIN RAISE EXCEPTION 'always' USING ERRCODE = '"+code+"'; END $$")
+			return err
+		}); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: told %v", code, err)
+		}
+	}
+}
+
 func TestServerThatIsAwayIsToldToAllAtOnce(t *testing.T) {
 	t.Parallel()
 	o := dbtest.Options(t, dbtest.KindPostgres)
