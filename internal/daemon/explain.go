@@ -70,6 +70,12 @@ func (d *Daemon) subjectOf(ctx context.Context, id string) (event, runID string,
 		runID, err = d.runs.Find(ctx, id)
 	case prefix == "sch":
 		return d.lastFiring(ctx, id)
+	case prefix == "dead":
+		l, err := d.letters.Get(ctx, id)
+		if err != nil {
+			return "", "", err
+		}
+		return d.subjectOf(ctx, l.Ref)
 	case prefix == "chk":
 		var x checkpoint.Row
 		x, err = d.checkpoints.Find(ctx, id)

@@ -10,9 +10,9 @@ func Ways(d eventlog.DeadLetter) (out []Way) {
 	look := map[eventlog.Source]Way{
 		eventlog.FromSubscription: {"ombud explain " + d.Ref, "tells what led to the event"},
 		eventlog.FromRun:          {"ombud runs show " + d.Ref, "shows its steps"},
-		eventlog.FromDelivery:     {"ombud explain " + d.Cause, "tells what it is the answer to"},
+		eventlog.FromDelivery:     {"ombud explain " + d.Ref, "tells what it is the answer to"},
 	}[d.Source]
-	if look.Command != "" && (d.Source != eventlog.FromDelivery || d.Cause != "") {
+	if look.Command != "" {
 		out = append(out, look)
 	}
 	if d.State != eventlog.LetterWaiting {
