@@ -42,7 +42,7 @@ var command = regexp.MustCompile(`^/[a-z]+$`)
 
 func (a *Agents) stop(ctx context.Context, tx *db.Tx, conv Conversation) (string, error) {
 	ids, err := db.All(ctx, tx, db.Column[string],
-		"SELECT id FROM runs WHERE key = $1 AND state IN ('queued', 'running', 'waiting') ORDER BY seq", conv.ID)
+		"SELECT id FROM runs WHERE key = $1 AND key <> '' AND ended = 0 AND state IN ('queued', 'running', 'waiting') ORDER BY seq", conv.ID)
 	if err != nil {
 		return "", err
 	}

@@ -131,7 +131,7 @@ func (a *Agents) MailboxOf(ctx context.Context, q db.Q, conversation string) (m 
 	rows, err := db.All(ctx, q, func(r *db.Rows) (row [2]string, err error) {
 		err = r.Scan(&row[0], &row[1])
 		return row, err
-	}, "SELECT id, state FROM runs WHERE key = $1 AND state IN ('queued', 'running', 'waiting', 'cancelling') ORDER BY seq", conversation)
+	}, "SELECT id, state FROM runs WHERE key = $1 AND key <> '' AND ended = 0 AND state IN ('queued', 'running', 'waiting', 'cancelling') ORDER BY seq", conversation)
 	for _, row := range rows {
 		if row[1] == string(run.Queued) {
 			m.Queued++

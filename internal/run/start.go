@@ -111,8 +111,7 @@ func (e *Engine) joinWaiting(ctx context.Context, tx *db.Tx, s Spec) (string, er
 		return "", nil
 	}
 	var found string
-	err := tx.QueryRow(ctx, `SELECT id FROM runs WHERE key = $1 AND kind = $2 AND state = 'queued' AND started = 0
-		ORDER BY seq DESC LIMIT 1`, s.Key, s.Kind).Scan(&found)
+	err := tx.QueryRow(ctx, joinable, s.Key, s.Kind).Scan(&found)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}

@@ -314,8 +314,7 @@ func (e *Engine) promote(ctx context.Context, tx *db.Tx, leaving *Record, slot i
 		_, err := tx.Exec(ctx, "UPDATE runs SET slot = $1 WHERE id = $2", slot, heir)
 		return err
 	}
-	_, err = tx.Exec(ctx, `UPDATE runs SET slot = $1, next_at = $2 WHERE id = (SELECT id FROM runs
-		WHERE key = $3 AND state = 'queued' AND slot IS NULL AND id <> $4 ORDER BY seq LIMIT 1)`, slot, tx.Now(), leaving.Key, leaving.ID)
+	_, err = tx.Exec(ctx, "UPDATE runs SET slot = $3, next_at = $4 WHERE id = ("+nextOfKey+")", leaving.Key, leaving.ID, slot, tx.Now())
 	return err
 }
 
@@ -362,10 +361,18 @@ func (e *Engine) heir(ctx context.Context, tx *db.Tx, leaving *Record) (string, 
 	return "", nil
 }
 
+// The store is told what its partial indexes leave out: it cannot know of a parameter
+// that it is not empty, and would look at every run there ever was.
+const (
+	slotsOfKey = "SELECT slot FROM runs WHERE key = $1 AND key <> '' AND slot IS NOT NULL ORDER BY slot"
+	nextOfKey  = "SELECT id FROM runs WHERE key = $1 AND key <> '' AND ended = 0 AND state = 'queued' AND slot IS NULL AND id <> $2 ORDER BY seq LIMIT 1"
+	joinable   = "SELECT id FROM runs WHERE key = $1 AND key <> '' AND ended = 0 AND kind = $2 AND state = 'queued' AND started = 0 ORDER BY seq DESC LIMIT 1"
+)
+
 // freeSlot returns a place under key, or nil if all are taken or somebody stands
 // in line already.
 func (e *Engine) freeSlot(ctx context.Context, tx *db.Tx, key string, width int) (*int64, error) {
-	taken, err := db.All(ctx, tx, db.Column[int64], "SELECT slot FROM runs WHERE key = $1 AND slot IS NOT NULL ORDER BY slot", key)
+	taken, err := db.All(ctx, tx, db.Column[int64], slotsOfKey, key)
 	if err != nil {
 		return nil, err
 	}
@@ -414,7 +421,7 @@ func (e *Engine) List(ctx context.Context, f Filter) (out []Record, err error) {
 	for column, value := range map[string]string{"state": string(f.State), "kind": f.Kind, "key": f.Key, "parent": f.Parent, "cause": f.Cause} {
 		if value != "" {
 			args = append(args, value)
-			where = append(where, column+" = $"+itoa(len(args)))
+			where = append(where, column+" = $"+itoa(len(args))+" AND "+column+" <> ''")
 		}
 	}
 	if f.Live {

@@ -75,10 +75,18 @@ func (e *Engine) Timers(ctx context.Context, owner string) (out []Timer, err err
 	return out, err
 }
 
+const (
+	armedTimers   = "SELECT id, kind, owner, nominal, payload FROM timers WHERE state = 'armed'"
+	timersOfAll   = armedTimers + " ORDER BY fire_at, id LIMIT 1000"
+	timersOfOwner = armedTimers + " AND owner = $1 ORDER BY fire_at, id LIMIT 1000"
+)
+
 // TimersIn is Timers inside a transaction or snapshot of the caller.
 func (e *Engine) TimersIn(ctx context.Context, q db.Q, owner string) ([]Timer, error) {
-	return db.All(ctx, q, e.scanTimer, `SELECT id, kind, owner, nominal, payload FROM timers
-		WHERE state = 'armed' AND ($1 = '' OR owner = $1) ORDER BY fire_at, id LIMIT 1000`, owner)
+	if owner == "" {
+		return db.All(ctx, q, e.scanTimer, timersOfAll)
+	}
+	return db.All(ctx, q, e.scanTimer, timersOfOwner, owner)
 }
 
 // fireOnce fires the timers that are due. The wall clock is compared, so that a

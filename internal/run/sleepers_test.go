@@ -1,0 +1,69 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+)
+
+// TestNoLookScansWhatOthersHave: what is asked inside the transactions that set a timer,
+// begin a run or end one is found by an index, however much there is and was.
+func TestNoLookScansWhatOthersHave(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t)
+	for query, index := range map[string]string{
+		timersOfOwner: "timers_owner (owner=?)", slotsOfKey: "runs_slot (key=?", nextOfKey: "runs_keyed (key=?", joinable: "runs_keyed (key=?",
+		"SELECT id FROM runs WHERE seq < 5 AND cause = $1 AND cause <> '' ORDER BY seq DESC LIMIT $2": "runs_cause (cause=?)",
+	} {
+		var plan []string
+		err := d.Read(t.Context(), func(ctx context.Context, q db.Q) (err error) {
+			args := []any{"somebody", int64(1)}
+			plan, err = db.All(ctx, q, func(r *db.Rows) (line string, err error) {
+				var id, parent, unused int64
+				err = r.Scan(&id, &parent, &unused, &line)
+				return line, err
+			}, "EXPLAIN QUERY PLAN "+query, args[:strings.Count(query, "$")]...)
+			return err
+		})
+		if err != nil || len(plan) == 0 || !strings.Contains(plan[0], index) {
+			t.Errorf("%s\nis answered by %q, %v", query, plan, err)
+		}
+	}
+}
+
+func TestTimersAreListedByOwnerTheNextFirst(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		b := setup(t, d)
+		later := d.Time() + 1_000_000_000
+		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			for i := range 6 {
+				timer := Timer{ID: fmt.Sprint("t", i), Kind: "k", Owner: fmt.Sprint("o", i%2), At: later - int64(i)}
+				if err := b.ArmTx(ctx, tx, timer); err != nil {
+					return err
+				}
+			}
+			_, err := b.DisarmTx(ctx, tx, "t3")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for owner, want := range map[string][]string{"": {"t5", "t4", "t2", "t1", "t0"}, "o0": {"t4", "t2", "t0"}, "o1": {"t5", "t1"}, "o2": nil} {
+			list, err := b.Timers(t.Context(), owner)
+			var got []string
+			for _, timer := range list {
+				got = append(got, timer.ID)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("of %q: %q, want %q, %v", owner, got, want, err)
+			}
+		}
+	})
+}
