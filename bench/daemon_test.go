@@ -48,7 +48,7 @@ func startServer(b *testing.B, path, home string) *server {
 	}
 	s := &server{b: b, client: wire.NewClient(place.Socket())}
 	s.cmd = exec.Command(path, "up")
-	s.cmd.Env = []string{"OMBUD_HOME=" + home, "HOME=" + home, "PATH=" + "/usr/bin:/bin"}
+	s.cmd.Env = []string{"OMBUD_HOME=" + home, "OMBUD_LISTEN_ADDRESS=off", "HOME=" + home, "PATH=" + "/usr/bin:/bin"}
 	s.cmd.Stderr = &s.stderr
 	start := time.Now()
 	if err := s.cmd.Start(); err != nil {

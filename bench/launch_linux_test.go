@@ -31,7 +31,7 @@ const launches = 10
 // bare start of the same program in the same environment.
 func BenchmarkLaunch(b *testing.B) {
 	ombud, dir := program(b), b.TempDir()
-	env := []string{"HOME=" + dir, "OMBUD_HOME=" + dir}
+	env := []string{"HOME=" + dir, "OMBUD_HOME=" + dir, "OMBUD_LISTEN_ADDRESS=off"}
 	here := launcher(b, ombud, nil).Report()
 	layers := func(change func(*confine.Report)) confine.System {
 		r := here

@@ -49,6 +49,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 		return wire.RunsGetResult{Run: cannedRun(), Steps: cannedSteps()}, nil
 	})
 	cannedWatch(m)
+	cannedTriggers(m)
 	ipc.Handle(m, wire.RunsResolve, func(_ context.Context, req wire.RunsResolveRequest) (wire.RunsResolveResult, error) {
 		r := uncertainRun()
 		r.State, r.Unknown = map[string]string{wire.ResolveCancel: "cancelling", wire.ResolveDone: "running"}[req.Decision], 0

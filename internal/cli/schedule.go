@@ -121,6 +121,9 @@ func missedCell(x wire.Schedule) string {
 }
 
 func startsCell(x wire.Schedule) string {
+	if x.Target != "" {
+		return x.Target
+	}
 	to := ""
 	if x.Conversation != "" {
 		to = " in " + x.Conversation

@@ -82,6 +82,7 @@ func play(t *testing.T, dir string, real bool, cmds map[string]func(*testscript.
 			env.Setenv("OMBUD_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("TZ", "UTC")
 			env.Setenv("NO_COLOR", "")
+			env.Setenv("OMBUD_LISTEN_ADDRESS", "off")
 			if real {
 				env.Setenv("OMBUD_TEST_ROOF", "real")
 				env.Setenv("OMBUD_MODELS_MAIN", "builtin")

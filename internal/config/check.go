@@ -13,6 +13,7 @@ func (l *loader) check() {
 	l.checkModels()
 	l.checkRoles()
 	l.checkAgents()
+	l.checkListen()
 	c := l.out.Config
 	if c.Approvals.Expires != 0 && c.Approvals.Hold > c.Approvals.Expires {
 		at := l.where("approvals.hold")

@@ -33,6 +33,7 @@ type Config struct {
 	Tools       Tools
 	Confine     Confine
 	Audit       Audit
+	Listen      Listen
 	Loops       map[string]Loop // those of the file
 	Recipes     Recipes
 }

@@ -75,6 +75,7 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 			FS:    FS{AllowSensitive: []string{}},
 		},
 		Confine: Confine{Enforce: "strict"},
+		Listen:  Listen{Address: DefaultListen, Hosts: []string{}},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
 		t.Errorf("got  %+v\nwant %+v", l.Config, want)
@@ -123,6 +124,7 @@ tools:
   fs: {root: /srv/work/, allow_sensitive: [/srv/work/.env]}
   shell: {allow: [git, /usr/bin/make], network: proxy, read: [/srv/tools]}
   web: {allow_hosts: [example.com, '*.example.org', '::1'], allow_private: true}
+listen: {address: '0.0.0.0:443', hosts: [a.example], behind_proxy: true, tls_cert: /etc/c.pem, tls_key: /etc/k.pem, admin_token: 'secret:admin'}
 `, Input{})
 	if err != nil {
 		t.Fatal(err)
@@ -140,6 +142,7 @@ tools:
 		"all tools": {c.Agents["eager"], Agent{"assistant", nil, ""}},
 		"role":      {c.Roles["reader"], Role{"assistant", []string{"fs.read"}, []string{"net.fetch:https://example.com/docs"}, []string{"shell.exec"}}},
 		"bare role": {c.Roles["bare"], Role{"", []string{}, []string{}, []string{}}},
+		"listen":    {c.Listen, Listen{"0.0.0.0:443", []string{"a.example"}, true, "/etc/c.pem", "/etc/k.pem", "admin"}},
 		"turn":      {c.Turn, Turn{1, 0, 90 * time.Second}},
 		"approvals": {c.Approvals, Approvals{0, time.Hour}},
 		"budget":    {c.Budget, Budget{Limit{}, Limit{true, 0}, Limit{true, 250_000}}},

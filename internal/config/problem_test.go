@@ -36,7 +36,7 @@ func TestProblemsNameTheirPlaceAndTheNearestName(t *testing.T) {
 		"unknown key":              {"turn:\n  stepz: 3\n", `c.yaml:2:3: unknown key "stepz" in turn; did you mean "steps"?`},
 		"unknown heading":          {"\ntrun:\n  steps: 3\n", `c.yaml:2:1: unknown key "trun"; did you mean "turn"?`},
 		"key of another heading":   {"timeout: 3s\n", `c.yaml:1:1: unknown key "timeout"; did you mean "turn.timeout"?`},
-		"nothing near":             {"listen: x\n", `c.yaml:1:1: unknown key "listen"`},
+		"nothing near":             {"umbrella: x\n", `c.yaml:1:1: unknown key "umbrella"`},
 		"the key itself":           {"models: {providers: {openai: {api_key: x}}}\n", "c.yaml:1:40: models.providers.openai.api_key: is not secret:NAME; keep the key by `ombud secret set NAME`, never in here"},
 		"heading with a value":     {"turn: 3\n", `c.yaml:1:7: turn: is a heading, its keys go below it, such as "steps:"`},
 		"names with a value":       {"roles: reader\n", `c.yaml:1:8: roles: is a heading, its keys go below it, such as "some-name:"`},

@@ -21,7 +21,7 @@ func (l *life) command(home, kill, log string, args ...string) (killed bool, out
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = l.dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + home, "FAILPOINT_LOG=" + log, "FAILPOINT_KILL=" + kill}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + home, "OMBUD_LISTEN_ADDRESS=off", "FAILPOINT_LOG=" + log, "FAILPOINT_KILL=" + kill}
 	if l.dsn != "sqlite" {
 		cmd.Env = append(cmd.Env, "OMBUD_STORE="+l.dsn)
 	}

@@ -49,7 +49,7 @@ func (h home) run(passphrase, stdin, kill string, args ...string) (out string, c
 	cmd.Dir = h.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal to ask in
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + h.dir, "OMBUD_HOME=" + h.dir, "OMBUD_MODELS_MAIN=builtin", "OMBUD_PASSPHRASE=" + passphrase,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + h.dir, "OMBUD_HOME=" + h.dir, "OMBUD_LISTEN_ADDRESS=off", "OMBUD_MODELS_MAIN=builtin", "OMBUD_PASSPHRASE=" + passphrase,
 		"FAILPOINT_LOG=" + filepath.Join(h.dir, "passes"), "FAILPOINT_KILL=" + kill,
 	}
 	cmd.Stdin = strings.NewReader(stdin)

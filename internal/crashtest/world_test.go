@@ -174,7 +174,7 @@ func (l *life) start() {
 	l.cmd = exec.Command(path, "up")
 	l.cmd.Dir = l.dir
 	l.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + l.home(), "CRASH_WORLD=" + l.world,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + l.home(), "OMBUD_LISTEN_ADDRESS=off", "CRASH_WORLD=" + l.world,
 		"FAILPOINT_LOG=" + l.path(fmt.Sprintf("passes%d", l.deaths)), "FAILPOINT_KILL=" + kill,
 	}
 	if l.dsn != "sqlite" {

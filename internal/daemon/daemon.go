@@ -26,6 +26,7 @@ import (
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/hold"
+	"github.com/ombud-run/ombud/internal/httpd"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
@@ -154,6 +155,8 @@ type Daemon struct {
 	prices      *model.Catalog
 	server      *ipc.Server
 
+	listener *httpd.Server // the network's; nil: it is off
+
 	// What connects below the operator.
 	jobs        *job.Jobs
 	pairing     *pairing.Pairing
@@ -204,6 +207,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
 		{"standby", d.awaited.stop, nothing},
 		{"agent socket", agentStart, agentStop},
+		{"listener", d.startListener, d.stopListener},
 		{"socket", operatorStart, operatorStop},
 	} {
 		if p.start != nil {

@@ -57,6 +57,7 @@ func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 		add("tools.abandoned", "ok", "no call ignores its timeout", "")
 	}
 	out = append(out, d.confinement()...)
+	out = append(out, d.checkListener(ctx)...)
 	if _, err := os.Stat("/etc/localtime"); err != nil && time.Local.String() == "Local" {
 		add("clock.zone", "warn", "the machine has no time zone set", "link /etc/localtime")
 	} else {

@@ -210,7 +210,7 @@ func instanceIn(t *testing.T, home string) (instance.Instance, *config.Loaded) {
 	if err := os.WriteFile(in.ConfigFile(), []byte("models:\n  main: builtin\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := config.Load(config.Input{File: in.ConfigFile()})
+	loaded, err := config.Load(config.Input{File: in.ConfigFile(), Flags: unheard("")})
 	if err != nil {
 		t.Fatal(err)
 	}

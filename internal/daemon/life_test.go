@@ -56,7 +56,7 @@ func options(t *testing.T, more string) Options {
 	if err := os.WriteFile(in.ConfigFile(), []byte(more), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := config.Load(config.Input{File: in.ConfigFile()})
+	loaded, err := config.Load(config.Input{File: in.ConfigFile(), Flags: unheard(more)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func (d *Daemon) status(ctx context.Context, _ wire.Empty) (wire.Status, error) 
 			Queued: counts[run.Queued], Running: counts[run.Running] + counts[run.Cancelling],
 			Waiting: counts[run.Waiting], Uncertain: counts[run.Uncertain],
 		},
-		Listeners: []string{d.o.Instance.Socket(), d.o.Instance.AgentSocket()},
+		Listeners: d.listeners(),
 	}
 	kept, err := d.runs.KeptBack(ctx)
 	if err != nil {

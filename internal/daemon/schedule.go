@@ -74,6 +74,7 @@ func standing(x schedule.Schedule, at agent.Address) (label.Source, label.Audien
 
 // scheduleMethods are the operator's methods about schedules.
 func (d *Daemon) scheduleMethods(m *ipc.Mux) {
+	d.triggerMethods(m)
 	ipc.Handle(m, wire.ScheduleList, d.scheduleList)
 	ipc.Handle(m, wire.ScheduleAdd, d.scheduleAdd)
 	ipc.Handle(m, wire.SchedulePause, scheduleChange(d.schedules.Pause))
@@ -158,7 +159,7 @@ func (d *Daemon) canHear(ctx context.Context, req wire.ScheduleAddRequest) error
 
 func wireSchedule(x schedule.Schedule) wire.Schedule {
 	out := wire.Schedule{
-		ID: x.ID, Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Say: x.Starts.Say,
+		ID: x.ID, Name: x.Name, Owner: x.Owner, When: x.When, Zone: x.Zone, Target: x.Starts.Target, Say: x.Starts.Say,
 		Agent: x.Starts.Agent, Conversation: x.Starts.Conversation, Missed: string(x.Missed), GraceS: int64(max(0, x.Grace) / time.Second),
 		Overlap: string(x.Overlap), JitterS: int64(x.Jitter / time.Second), State: string(x.State), AddedAt: x.Created,
 		Fired: x.FiredCount, MissedCount: x.MissedCount,

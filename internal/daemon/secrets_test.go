@@ -388,7 +388,7 @@ func (l *leaky) pointTo(base string) {
 	if err := os.WriteFile(l.o.Instance.ConfigFile(), raw, 0o600); err != nil {
 		l.t.Fatal(err)
 	}
-	l.o.Config, err = config.Load(config.Input{File: l.o.Instance.ConfigFile()})
+	l.o.Config, err = config.Load(config.Input{File: l.o.Instance.ConfigFile(), Flags: unheard(string(raw))})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -164,7 +164,11 @@ func (s *standby) begin(ctx context.Context) error {
 	if err := start(ctx); err != nil {
 		return err
 	}
-	s.served = stop
+	quiet, err := s.listen(ctx)
+	if err != nil {
+		return errors.Join(err, stop(ctx))
+	}
+	s.served = func(ctx context.Context) error { return errors.Join(quiet(ctx), stop(ctx)) }
 	if s.o.Ready != nil {
 		s.o.Ready()
 	}

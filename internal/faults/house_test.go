@@ -116,7 +116,7 @@ func (h *house) read(path string) string {
 
 func (h *house) options() daemon.Options {
 	h.t.Helper()
-	loaded, err := config.Load(config.Input{File: h.in.ConfigFile()})
+	loaded, err := config.Load(config.Input{File: h.in.ConfigFile(), Flags: []config.Override{{Flag: "--listen", Key: "listen.address", Value: config.Off}}})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -137,9 +138,12 @@ func TestHeadsAndBodiesAreBounded(t *testing.T) {
 		}
 		seen <- n
 	}})
-	res, _ := raw(t, s, get("/health", "X-Long: "+strings.Repeat("a", 64<<10)))
-	if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a long head is answered %d", res.StatusCode)
+	head := dial(t, s)
+	defer head.Close()
+	_, _ = io.WriteString(head, get("/health", "X-Long: "+strings.Repeat("a", 64<<10))) // it is cut off somewhere
+	line, err := bufio.NewReader(head).ReadString('\n')
+	if !strings.Contains(line, "431") {
+		t.Errorf("a long head is answered %q, %v", line, err)
 	}
 	conn := dial(t, s)
 	defer conn.Close()

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -131,7 +132,8 @@ type byHandData struct {
 func paused(s Standing) error {
 	err := fault.New(fault.Conflict, "%s is paused", s.Name)
 	if s.PausedBy != "" {
-		return err.WithHint("ombud triggers resume %s", s.Name)
+		owner, name, _ := strings.Cut(s.Name, ":")
+		return err.WithHint("ombud %s enable %s", owner, name)
 	}
 	return err.WithHint("its definition says so")
 }

@@ -63,6 +63,8 @@ var (
 	RecipeEnable  = unary[RecipeRequest, RecipeResult]("recipe.enable", "lets a recipe be started again", repeatable)
 	RecipeDisable = unary[RecipeRequest, RecipeResult]("recipe.disable", "keeps a recipe from being started by anything", repeatable)
 
+	TriggersList = unary[TriggersListRequest, TriggersListResult]("triggers.list", "what can be started, and by what", repeatable)
+
 	ScheduleList   = unary[ScheduleListRequest, ScheduleListResult]("schedule.list", "what starts by itself at times", repeatable)
 	ScheduleAdd    = unary[ScheduleAddRequest, ScheduleResult]("schedule.add", "lets something start at times")
 	SchedulePause  = unary[ScheduleRequest, ScheduleResult]("schedule.pause", "keeps a schedule from firing", repeatable)
@@ -125,6 +127,7 @@ func Methods() []Method {
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
 		RecipeList.Method, RecipeShow.Method, RecipeRun.Method, RecipeEnable.Method, RecipeDisable.Method,
+		TriggersList.Method,
 		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,

@@ -7,6 +7,7 @@ type Schedule struct {
 	Owner        string        `json:"owner"`                  // operator, agent:NAME
 	When         string        `json:"when"`                   // as it was written
 	Zone         string        `json:"zone"`                   // IANA name; Local is the machine's
+	Target       string        `json:"target,omitempty"`       // what is started, see triggers.list; absent: something is said
 	Say          string        `json:"say,omitempty"`          // what is said to the agent
 	Agent        string        `json:"agent,omitempty"`        // who is told; empty: the default
 	Conversation string        `json:"conversation,omitempty"` // where; empty: main
