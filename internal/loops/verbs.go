@@ -194,12 +194,11 @@ func (k *Kit) Remember(ctx context.Context, step, fact string) error {
 
 // Notify tells the operator something at this machine.
 func (k *Kit) Notify(ctx context.Context, step, title, body string) error {
-	in := map[string]string{"message": body}
-	if title != "" {
-		in["subject"] = title
-	}
-	if body == "" {
-		in["message"] = title
+	in := map[string]string{"message": title}
+	if title != "" && body != "" {
+		in = map[string]string{"subject": title, "message": body}
+	} else if title == "" {
+		in["message"] = body
 	}
 	return k.plain(ctx, step, "notify.send", in)
 }
