@@ -25,10 +25,15 @@ const (
 	childDSN     = "OMBUD_DB_TEST_DSN"
 	childLock    = "OMBUD_DB_TEST_LOCK"
 	childReserve = "OMBUD_DB_TEST_RESERVE"
+	childName    = "OMBUD_DB_TEST_NAME"
 )
 
 func runChild(name string) int {
 	ctx := context.Background()
+	if name == "contend" {
+		fmt.Println("ended:", contend(ctx, os.Getenv(childDSN), os.Getenv(childName)))
+		return 1
+	}
 	d, err := db.Open(ctx, db.Options{DSN: os.Getenv(childDSN), LockFile: os.Getenv(childLock), ReserveFile: os.Getenv(childReserve)})
 	if err != nil {
 		fmt.Printf("open: %s: %v\n", fault.ClassOf(err), err)

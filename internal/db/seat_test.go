@@ -319,6 +319,17 @@ func TestNodesThatMeetAnEmptyDatabaseTakeTheSeatOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// A standby of an older ombud is told while it waits, not when it is needed.
+func TestASeatOfANewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	o := dbtest.Options(t, dbtest.KindPostgres)
+	_ = dbtest.Open(t, db.WithMigrations(o, extra(t, "CREATE TABLE extra (\n  id TEXT PRIMARY KEY -- plain\n) /*strict*/;\n")))
+	_, err := db.TakeSeat(t.Context(), db.SeatOptions{DSN: o.DSN, Home: "a", Name: "a", Waiting: func(db.Holder) {}})
+	if !fault.Is(err, fault.Config) || fault.HintOf(err) == "" {
+		t.Errorf("told %v", err)
+	}
+}
+
 func TestAStoreThatIsOpenedToBeReadIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	o := dbtest.Options(t, dbtest.KindPostgres)
