@@ -41,6 +41,10 @@ func explainPage(p *page, e wire.Explanation) {
 	} else if e.Run != nil {
 		p.field("state", p.outcome(e.Run.State)+", for "+span(micros(e.DurationUS)))
 	}
+	if e.Run != nil {
+		p.field("waits for", oneLine(e.Run.WaitsFor))
+		p.field("progress", progress(e.Run.Progress))
+	}
 	p.field("cost", money(e.CostMicroUSD, e.CostKnown))
 	if e.Run != nil && e.Run.Error != nil {
 		p.problem("error", *e.Run.Error)

@@ -145,7 +145,10 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 	if err != nil {
 		return err
 	}
-	shown := wireRun(rec, steps)
+	shown, err := d.shownRun(ctx, rec, steps)
+	if err != nil {
+		return err
+	}
 	out.Run, out.CostMicroUSD, out.CostKnown = &shown, rec.Cost, rec.CostKnown
 	if out.Steps, err = d.keptSteps(ctx, id, steps); err != nil {
 		return err
