@@ -160,8 +160,9 @@ func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
 	defer b.end()
 	shared := len(reqs) > 1
 	b.runAll(reqs)
-	committed := false
+	tried, committed := false, false
 	if !b.lost && anyOK(reqs) {
+		tried = true
 		a := d.finish(b)
 		if committed = a.ok(); !committed {
 			refuseAll(reqs, a)
@@ -169,15 +170,15 @@ func (d *DB) attempt(b *batch, reqs []*request) (again bool) {
 	} else {
 		b.undone = true
 	}
-	if !committed {
+	stale := !committed && errors.Is(firstError(reqs), errStale)
+	if stale {
+		d.wary = waryFor
+	}
+	if stale || tried && !committed { // a rollback leaves what the last commit left
 		clear(d.kept)
-		if errors.Is(firstError(reqs), errStale) {
-			d.wary = waryFor
-		}
 	}
 	if b.undone {
 		// A connection that breaks is not the fault of the one caller it broke under.
-		stale := errors.Is(firstError(reqs), errStale)
 		again = stale || shared && b.lost || !shared && reqs[0].tries <= maxReruns && (b.s.broken() || contended(reqs[0].result.err))
 		d.rollback(b)
 		if again {

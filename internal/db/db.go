@@ -89,6 +89,9 @@ type DB struct {
 	running   []*request
 	watchdog  *time.Timer
 	kept      map[registerKey]any // what only this process moves, as of the last commit
+	wary      int                 // batches that promise nothing
+	// lastCommit is when the connection was last known to work.
+	lastCommit time.Time
 
 	counts counts
 	full   *fullDisk

@@ -17,6 +17,7 @@ type queued struct {
 	query string
 	args  []any
 	miss  error
+	into  *string // where the text goes that it answers, if any
 }
 
 // Later runs a statement of which nothing has to be known before the commit. On
@@ -52,7 +53,7 @@ func (s *session) later(miss error, query string, args []any) error {
 	if miss == nil {
 		text = query
 	}
-	s.queue = append(s.queue, queued{text, args, miss})
+	s.queue = append(s.queue, queued{query: text, args: args, miss: miss})
 	return nil
 }
 
@@ -83,7 +84,14 @@ func (s *session) drain(ctx context.Context, control ...string) error {
 	raw := s.conn.Raw(func(dc any) error {
 		results := dc.(*stdlib.Conn).Conn().SendBatch(ctx, b)
 		for i := range b.QueuedQueries {
-			tag, err := results.Exec()
+			var tag pgconn.CommandTag
+			var err error
+			if i < len(todo) && todo[i].into != nil {
+				var n int64
+				err = results.QueryRow().Scan(todo[i].into, &n)
+			} else {
+				tag, err = results.Exec()
+			}
 			if failed = told(err, tag, i, todo, control); failed != nil {
 				break
 			}
@@ -112,9 +120,13 @@ func told(err error, tag pgconn.CommandTag, i int, todo []queued, control []stri
 	return err
 }
 
-// forget drops what is queued: it belongs to what is rolled back.
-func (s *session) forget(query string) {
-	if strings.HasPrefix(query, "ROLLBACK") {
-		s.queue = nil
+// forget drops what is queued and belongs to what is rolled back. It reports whether
+// that was all.
+func (s *session) forget(query string) bool {
+	if !strings.HasPrefix(query, "ROLLBACK") {
+		return false
 	}
+	all := s.promised()
+	s.queue = nil
+	return all
 }

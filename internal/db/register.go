@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
 )
@@ -64,6 +65,13 @@ func (b *batch) kept(r *Register) (any, bool) {
 
 // keep lets the values that are this process's own serve the next batch.
 func (b *batch) keep() {
+	if b.db.postgres {
+		key := registerKey{"head", logCounter}
+		b.db.kept[key], b.db.lastCommit = b.head, time.Now()
+		if r := b.register(key); r != nil && r.state != regEmpty {
+			b.db.kept[key] = r.value
+		}
+	}
 	for _, r := range b.regs {
 		if r.own && r.state != regEmpty {
 			b.db.kept[r.key] = r.value

@@ -85,7 +85,10 @@ func (s *session) exec(ctx context.Context, query string, args ...any) (int64, e
 // in one round trip.
 func (s *session) control(ctx context.Context, queries ...string) error {
 	if s.postgres {
-		if s.forget(queries[0]); len(s.queue) > 0 {
+		if s.forget(queries[0]) {
+			return nil
+		}
+		if len(s.queue) > 0 {
 			return s.drain(ctx, queries...)
 		}
 		_, err := s.simple(ctx, strings.Join(queries, ";"))
