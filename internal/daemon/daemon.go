@@ -199,10 +199,10 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"adapters", d.remote.Open, nothing},
 		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
 		{"tool processes", d.processes.Start, d.processes.Stop},
+		{"recipes", d.recipes.Start, plain(d.recipes.Stop)}, // before runs of them go on: what a file grants no longer is gone
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"loops", d.startLoops, nothing},
-		{"recipes", d.recipes.Start, plain(d.recipes.Stop)},
 		{"schedules", d.schedules.Start, plain(d.schedules.Stop)},
 		{"upkeep", d.startUpkeep, plain(d.stopUpkeep)},
 		{"standby", d.awaited.stop, nothing},

@@ -226,7 +226,7 @@ func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListReques
 		f.State = ""
 	}
 	list, err := d.approvals.List(ctx, f)
-	out := wire.ApprovalsListResult{Notices: d.loopNotices()}
+	out := wire.ApprovalsListResult{Notices: append(d.loopNotices(), d.recipeNotices()...)}
 	for _, a := range list {
 		shown := wireApproval(a)
 		shown.Conversation = d.title(ctx, shown.Conversation)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,7 +42,10 @@ func (d *Daemon) openRecipes(cfg config.Config, kinds *run.Kinds) error {
 
 // recipeWorld is what recipes can refer to.
 func (d *Daemon) recipeWorld(ctx context.Context) recipe.World {
-	w := recipe.World{Tools: map[string]json.RawMessage{}, Kinds: d.runs.Knows, Loops: d.loopSet.Names()}
+	w := recipe.World{
+		Tools: map[string]json.RawMessage{}, Kinds: d.runs.Knows, Loops: d.loopSet.Names(),
+		Secrets: func(name string) bool { return d.secrets.Check(ctx, name) == nil },
+	}
 	for _, def := range d.tools.List() {
 		if !def.Within {
 			w.Tools[def.Name] = def.Input
@@ -80,6 +84,30 @@ func (d *Daemon) recipeChanged(ctx context.Context, tx *db.Tx, c recipe.Change) 
 		text += "\nNo longer: " + strings.Join(less, ", ")
 	}
 	return d.agents.NoticeTx(ctx, tx, "", text)
+}
+
+// recipeNotices are the files that hold no recipe in order, each in a line.
+func (d *Daemon) recipeNotices() (out []string) {
+	if t := d.recipes.Trouble(); t != "" {
+		out = append(out, "the recipes cannot be read, and those in use stay: "+t)
+	}
+	broken := d.recipes.Broken()
+	for _, path := range slices.Sorted(maps.Keys(broken)) {
+		what := "it is not used"
+		if name := broken[path]; name != "" {
+			what = "the last good version of " + name + " stays in use"
+		}
+		out = append(out, "the recipe "+path+" is broken; "+what+" (ombud recipe list)")
+	}
+	return out
+}
+
+// recipeCheck is the line of ombud doctor about recipes.
+func (d *Daemon) recipeCheck() wire.Check {
+	if bad := d.recipeNotices(); len(bad) > 0 {
+		return wire.Check{ID: "recipes", Status: "warn", Detail: strings.Join(bad, "; "), Hint: "ombud recipe list says what is wrong"}
+	}
+	return wire.Check{ID: "recipes", Status: "ok", Detail: "every recipe is in order"}
 }
 
 // recipeMethods are the operator's methods about recipes.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,6 +72,7 @@ type Library struct {
 	loading   sync.Mutex // held during a look
 	looked    bool
 	suspected map[string]string // what was wrong at the last look, by path
+	broken    map[string]string // the files that are, each with the recipe that stays in use
 	trouble   string            // why the directory could not be looked at, "" if it could
 
 	current atomic.Pointer[map[string]*Recipe] // those in use, by name
@@ -215,13 +217,31 @@ func (l *Library) Load(ctx context.Context) (again bool, err error) {
 	}
 	l.looked = true
 	inUse := map[string]*Recipe{}
+	l.broken = map[string]string{}
 	for _, c := range all {
+		if len(c.problems) > 0 {
+			l.broken[c.Path] = ""
+			if c.inUse != nil {
+				l.broken[c.Path] = c.inUse.Name
+			}
+		}
 		if c.inUse != nil {
 			inUse[c.inUse.Name] = c.inUse
 		}
 	}
 	l.current.Store(&inUse)
 	return again, nil
+}
+
+// Loaded reports whether the files were looked at.
+func (l *Library) Loaded() bool { return l.current.Load() != nil }
+
+// Broken are the files whose last look found something wrong, each with the recipe that
+// stays in use, "" if there is none.
+func (l *Library) Broken() map[string]string {
+	l.loading.Lock()
+	defer l.loading.Unlock()
+	return maps.Clone(l.broken)
 }
 
 // Current is the version of a recipe that is in use, nil if there is none.

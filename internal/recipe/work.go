@@ -55,6 +55,9 @@ func (w *Work) knows(ctx context.Context, q db.Q, rec run.Record) (bool, error) 
 // Actor is who a recipe works as. NotFound if no recipe is the subject.
 func (w *Work) Actor(subject string) (loops.Actor, error) {
 	name, is := strings.CutPrefix(subject, "recipe:")
+	if is && !w.l.Loaded() { // what a file grants is not known yet
+		return loops.Actor{Subject: subject, Role: w.role, Own: []policy.Rule{}}, nil
+	}
 	r := w.l.Current(name)
 	if !is || r == nil {
 		return loops.Actor{}, fault.New(fault.NotFound, "no recipe is called %q", subject)
