@@ -425,7 +425,11 @@ func (d *DB) commit(b *batch) error {
 		d.rollback(b)
 		return fault.New(fault.Unavailable, "commit: %w", cause)
 	}
+	pid := b.s.pid
 	d.dropWriter()
+	if b.xid == "" {
+		return d.settlePromised(b, pid, cause)
+	}
 	return d.settle(b.xid, cause)
 }
 
@@ -445,16 +449,23 @@ const settleLimit = 10 * time.Second
 
 // settle asks what became of a commit whose answer was lost.
 func (d *DB) settle(xid string, cause error) error {
+	return d.ask(cause, func() string { return d.transactionStatus(xid) })
+}
+
+// ask asks status until it knows, the store closes or it has taken too long.
+func (d *DB) ask(cause error, status func() string) error {
 	deadline := time.NewTimer(settleLimit)
 	defer deadline.Stop()
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for {
-		switch d.transactionStatus(xid) {
+		switch status() {
 		case "committed":
 			return nil
 		case "aborted":
 			return fault.New(fault.Unavailable, "commit: the connection was lost and nothing was stored: %w", cause)
+		case "in doubt":
+			return outcomeUnknown(cause)
 		}
 		select {
 		case <-again.C:
@@ -462,8 +473,12 @@ func (d *DB) settle(xid string, cause error) error {
 		case <-deadline.C:
 		case <-d.closing:
 		}
-		return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", cause)
+		return outcomeUnknown(cause)
 	}
+}
+
+func outcomeUnknown(cause error) error {
+	return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", cause)
 }
 
 // transactionStatus is the server's word on a transaction: committed, aborted,

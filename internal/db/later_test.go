@@ -217,3 +217,50 @@ func TestTwoNodesTakeTurns(t *testing.T) {
 		t.Error("a row is missing")
 	}
 }
+
+// TestConnectionCutInTheOneRoundTripOfABatch cuts before the server has anything and
+// after it has committed. With the seat that can be told apart; without it, what may
+// have been stored is unknown.
+func TestConnectionCutInTheOneRoundTripOfABatch(t *testing.T) {
+	t.Parallel()
+	for _, seated := range []bool{true, false} {
+		o := dbtest.Options(t, dbtest.KindPostgres)
+		direct := dbtest.Open(t, o)
+		if seated {
+			seat, err := db.TakeSeat(t.Context(), db.SeatOptions{DSN: o.DSN})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Seat = seat
+			t.Cleanup(func() { _ = seat.Release(context.Background()) })
+		}
+		var p *proxy
+		p, o.DSN = newProxy(t, o.DSN)
+		d := dbtest.Open(t, o)
+		add := func(key string) error {
+			return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if _, err := tx.Next(ctx, "log"); err != nil {
+					return err
+				}
+				return tx.Later(ctx, nil, insertMeta, key, "1")
+			})
+		}
+		for i, how := range []cut{beforeServer, afterServer, beforeServer, afterServer} {
+			for n := range 3 { // so that a promise is made, and its statements are known
+				if err := add(fmt.Sprint("before", i, n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.batch.Store(int32(how))
+			key := fmt.Sprint("cut", i)
+			err := add(key)
+			<-p.did
+			there := metaValue(t, direct, key) != ""
+			want := map[bool]map[cut]bool{true: {beforeServer: fault.Is(err, fault.Unavailable), afterServer: err == nil},
+				false: {beforeServer: fault.Is(err, fault.Unavailable), afterServer: fault.Is(err, fault.Unknown)}}[seated][how]
+			if there != (how == afterServer) || !want {
+				t.Errorf("seated %v, cut %d: stored %v, told %v", seated, how, there, err)
+			}
+		}
+	}
+}

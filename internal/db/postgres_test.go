@@ -37,6 +37,7 @@ const (
 type proxy struct {
 	server string
 	next   atomic.Int32 // a cut
+	batch  atomic.Int32 // a cut of a batch that holds its own COMMIT: at its first message or behind its last
 	refuse atomic.Bool  // new connections
 	did    chan struct{}
 	conns  sync.WaitGroup
@@ -111,7 +112,10 @@ func (p *proxy) serve(client net.Conn) {
 		if !first && m[0] == 'Q' && bytes.HasPrefix(m[5:], []byte("COMMIT")) {
 			how = cut(p.next.Swap(int32(none)))
 		}
-		silent.Store(how == afterServer)
+		if m[0] == 'B' && cut(p.batch.Load()) == beforeServer || m[0] == 'S' && !first {
+			how = max(how, cut(p.batch.Swap(int32(none))))
+		}
+		silent.Store(how == afterServer || m[0] == 'B' && cut(p.batch.Load()) == afterServer)
 		if how != beforeServer {
 			if _, err := server.Write(m); err != nil {
 				return

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -51,3 +52,36 @@ func (d *DB) promise(b *batch) bool {
 
 // promised reports whether the beginning has not been sent.
 func (s *session) promised() bool { return len(s.queue) > 0 && s.queue[0].query == beginPromised }
+
+// settlePromised finds out what became of a batch whose connection was lost in the one
+// round trip it had: once the process that had it is gone, the counter of the log
+// stands where it stood before, or where the batch has put it.
+func (d *DB) settlePromised(b *batch, pid int64, cause error) error {
+	after := b.head
+	if r := b.register(registerKey{"head", logCounter}); r != nil && r.state != regEmpty {
+		after = r.value.(int64)
+	}
+	return d.ask(cause, func() string {
+		ctx, cancel := context.WithTimeout(context.Background(), settleLimit/4)
+		defer cancel()
+		var working, head, fence int64
+		err := d.writePool.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&working)
+		if err == nil && working == 0 { // asked after it: what it did is there now
+			err = d.writePool.QueryRowContext(ctx, "SELECT value, COALESCE((SELECT fence FROM leases WHERE name = '"+seatName+
+				"'), 0) FROM heads WHERE name = '"+logCounter+"'").Scan(&head, &fence)
+		}
+		alone := d.seat != nil && d.seat.fence == fence // nobody else has moved it
+		switch {
+		case err != nil:
+			d.log.Warn("ask about a lost commit", "error", err)
+			return ""
+		case working > 0:
+			return ""
+		case after != b.head && head == b.head:
+			return "aborted"
+		case after != b.head && head == after && alone:
+			return "committed"
+		}
+		return "in doubt"
+	})
+}

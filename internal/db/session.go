@@ -23,6 +23,7 @@ type session struct {
 	stmts    map[string]*sql.Stmt
 	controls map[string]*sql.Stmt // SQLite only: BEGIN, SAVEPOINT … are a handful of texts
 	queue    []queued             // PostgreSQL only: to be sent with what comes next
+	pid      int64                // of the server's process, PostgreSQL only
 	texts    map[string]string    // of queued statements, as they are sent when they must change a row
 }
 
@@ -31,7 +32,18 @@ func newSession(ctx context.Context, pool *sql.DB, postgres bool) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	return &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}}, nil
+	s := &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}}
+	if postgres {
+		err = conn.Raw(func(dc any) error {
+			s.pid = int64(dc.(*stdlib.Conn).Conn().PgConn().PID())
+			return nil
+		})
+	}
+	if err != nil {
+		_ = conn.Close() // the first error is the one to tell
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
