@@ -100,6 +100,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.ConfigExplain, answer[wire.ConfigExplainRequest](wire.ConfigExplainResult{Values: []wire.ConfigValue{{Key: "turn.steps", Value: "16", Origin: "env", Where: "OMBUD_TURN_STEPS"}}}))
 	cannedSchedules(m)
 	cannedRecipes(m)
+	cannedLoops(m)
 	cannedTiers(m)
 	cannedUndo(m)
 	cannedProcesses(m)

@@ -145,6 +145,7 @@ type Daemon struct {
 	triggers    *trigger.Triggers
 	kit         loops.Deps // what loops and recipes work with
 	loopSet     *loops.Loops
+	health      *loops.Integrations
 	recipes     *recipe.Library
 	recipeWork  *recipe.Work
 	memory      *memory.Memory

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
+	"github.com/ombud-run/ombud/internal/trigger"
 )
 
 // extraTools are the outside world of the crash campaign: tools whose effect is a
@@ -109,4 +111,61 @@ func (w crashWorld) probe(_ context.Context, in tool.Invocation) (tool.ProbeResu
 		}
 	}
 	return tool.ProbeResult{State: tool.NotDone}, nil
+}
+
+// extraLoops are the loops of the crash campaign: one that takes every verb, and one it
+// runs.
+func (d *Daemon) extraLoops() []loops.Loop {
+	if os.Getenv("CRASH_WORLD") == "" {
+		return nil
+	}
+	on := []trigger.On{{Manual: true}, {Timer: true}}
+	return []loops.Loop{
+		{Name: "crash", Description: "takes every verb, for the crash campaign", On: on, Run: crashLoop},
+		{Name: "crash-inner", Description: "is run by crash", On: on, Run: func(ctx context.Context, k *loops.Kit) error {
+			_, err := k.Tool(ctx, "tool", "crash.repeat", json.RawMessage(`{"line":"inner"}`))
+			return err
+		}},
+	}
+}
+
+func crashLoop(ctx context.Context, k *loops.Kit) error {
+	if k.Trigger().Kind == trigger.ByTimer {
+		return k.Log(ctx, "again", loops.Info, "the timer came with "+string(k.Trigger().Payload))
+	}
+	line := func(text string) json.RawMessage { return json.RawMessage(`{"line":"` + text + `"}`) }
+	var reply string
+	for _, do := range []func() error{
+		func() error { _, err := k.Tool(ctx, "repeat", "crash.repeat", line("loop-repeat")); return err },
+		func() error { _, err := k.Tool(ctx, "probed", "crash.probed", line("loop-probed")); return err },
+		func() error { _, err := k.Tool(ctx, "once", "crash.once", line("loop-once")); return err },
+		func() (err error) { reply, err = k.Ask(ctx, "ask", "five"); return err },
+		func() error { _, err := k.Observe(ctx, "observe", "five"); return err },
+		func() error { _, err := k.Gateway(ctx, "gateway", "five"); return err },
+		func() error { return k.Remember(ctx, "remember", "The loop said "+reply+".") },
+		func() error { _, err := k.Recall(ctx, "recall", "loop said", 3); return err },
+		func() error { return k.ShortSet(ctx, "set", "g", "k", reply, time.Hour) },
+		func() error { _, _, err := k.ShortGet(ctx, "get", "g", "k"); return err },
+		func() error { return k.Log(ctx, "log", loops.Info, "half of it is done") },
+		func() error { return k.Propose(ctx, "propose", "a proposal", "", "one") },
+		func() error {
+			return k.Remind(ctx, "remind", "a reminder", time.Now().Add(time.Hour).Format(time.RFC3339), "")
+		},
+		func() error { return k.After(ctx, "after", "soon", time.Millisecond, json.RawMessage(`{"n":1}`)) },
+		func() error { return k.After(ctx, "later", "later", time.Hour, nil) },
+		func() error { return k.CancelAfter(ctx, "cancel", "later") },
+		func() error { return k.Sleep(ctx, "sleep", time.Millisecond) },
+		func() error { return k.RunLoop(ctx, "run", "crash-inner") },
+		func() error {
+			_, err := k.Step(ctx, "step", func(context.Context) (json.RawMessage, error) { return json.RawMessage(`1`), nil })
+			return err
+		},
+		func() error { return k.Send(ctx, "send", "operator", "sent by the loop") },
+		func() error { return k.Notify(ctx, "notify", "done", "told by the loop") },
+	} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -3,13 +3,21 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/schedule"
+	"github.com/ombud-run/ombud/internal/trigger"
+	"github.com/ombud-run/ombud/internal/wire"
 )
 
 // openLoops constructs what loops and recipes work with, and the loops.
@@ -22,6 +30,7 @@ func (d *Daemon) openLoops(cfg config.Config, kinds *run.Kinds) error {
 	if err != nil {
 		return err
 	}
+	d.health = loops.NewIntegrations(d.db, d.vault, d.hide, d.probes)
 	set := map[string]loops.Setting{}
 	for name, x := range cfg.Loops {
 		set[name] = loops.Setting{Enabled: x.Enabled, Timeout: x.Timeout, Values: x.Set}
@@ -35,7 +44,11 @@ func (d *Daemon) openLoops(cfg config.Config, kinds *run.Kinds) error {
 }
 
 // shippedLoops are the loops that are compiled in.
-func (d *Daemon) shippedLoops() []loops.Loop { return nil }
+func (d *Daemon) shippedLoops() []loops.Loop {
+	return append([]loops.Loop{
+		d.health.Loop(), loops.MemoryUpkeep(d.memory), loops.BudgetWatch(d.budget, time.Local), loops.LetterWatch(d.letters),
+	}, d.extraLoops()...)
+}
 
 // actorOf is who a subject that works by itself is. NotFound if nobody.
 func (d *Daemon) actorOf(subject string) (loops.Actor, error) {
@@ -65,4 +78,130 @@ func (d *Daemon) permitActor(subject string, held policy.Held) (policy.Input, er
 		return policy.Input{}, err
 	}
 	return who.Permit(held, d.grants.Usual())
+}
+
+// loopMethods are the operator's methods about them.
+func (d *Daemon) loopMethods(m *ipc.Mux) {
+	ipc.Handle(m, wire.LoopList, d.loopList)
+	ipc.Handle(m, wire.LoopRun, d.loopRun)
+	ipc.Handle(m, wire.LoopDisable, d.loopSwitch(d.triggers.Pause))
+	ipc.Handle(m, wire.LoopEnable, d.loopSwitch(d.triggers.Resume))
+	ipc.Handle(m, wire.LoopLogs, d.loopLogs)
+	ipc.Handle(m, wire.IntegrationsList, d.integrationsList)
+}
+
+func (d *Daemon) loopList(ctx context.Context, req wire.LoopListRequest) (out wire.LoopListResult, err error) {
+	list, err := d.loopSet.List(ctx)
+	if req.Name != "" {
+		var one loops.Status
+		one, err = d.loopSet.Get(ctx, req.Name)
+		list = []loops.Status{one}
+	}
+	if err != nil {
+		return out, err
+	}
+	for _, s := range list {
+		shown, err := d.wireLoop(ctx, s)
+		if err != nil {
+			return out, err
+		}
+		out.Loops = append(out.Loops, shown)
+	}
+	return out, nil
+}
+
+func (d *Daemon) wireLoop(ctx context.Context, s loops.Status) (wire.Loop, error) {
+	out := wire.Loop{
+		Name: s.Name, Kind: "compiled", Description: s.Description, State: s.State, Reason: s.Reason, Subject: s.Standing.Name,
+		Role: policy.RoleFirstParty, TimeoutS: int64(s.Setting.Timeout / time.Second), Started: s.Standing.Started, LastOKAt: s.LastOK,
+	}
+	if out.TimeoutS == 0 {
+		out.TimeoutS = int64(loops.UsualTime / time.Second)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Setting.Values)) {
+		out.Settings = append(out.Settings, wire.LoopSetting{Name: name, Value: s.Setting.Values[name]})
+	}
+	for _, on := range s.Standing.On {
+		out.Triggers = append(out.Triggers, triggerText(on))
+	}
+	if s.Last != nil {
+		shown := wireRun(*s.Last, nil)
+		out.Last = &shown
+	}
+	times, err := d.schedules.List(ctx, schedule.Filter{Owner: s.Standing.Name})
+	for _, x := range times {
+		if x.State == schedule.Active && !s.Standing.Stopped() && (out.NextAt == 0 || x.Next < out.NextAt) {
+			out.NextAt = x.Next
+		}
+	}
+	return out, err
+}
+
+// triggerText tells a trigger to a person.
+func triggerText(on trigger.On) string {
+	switch {
+	case on.Schedule != nil && on.Schedule.Zone != "":
+		return on.Schedule.When + " " + on.Schedule.Zone
+	case on.Schedule != nil:
+		return on.Schedule.When
+	case on.Event != nil:
+		return "event " + strings.Join(on.Event.Kinds, ", ")
+	case on.Webhook != nil:
+		return "webhook /hooks/" + on.Webhook.Path
+	case on.Timer:
+		return "timer"
+	}
+	return "by hand"
+}
+
+func (d *Daemon) loopRun(ctx context.Context, req wire.LoopRunRequest) (wire.LoopRunResult, error) {
+	s, err := d.loopSet.Get(ctx, req.Name)
+	if err != nil {
+		return wire.LoopRunResult{}, err
+	}
+	start := d.triggers.Manual
+	if req.Force {
+		start = d.triggers.Force
+	}
+	id, err := start(ctx, s.Standing.Name, req.Payload, byOperator)
+	if fault.Is(err, fault.Conflict) && s.State == loops.Disabled {
+		err = fault.New(fault.Conflict, "loop %s is disabled %s", s.Name, s.Reason).WithHint("ombud loop enable %s, or --force", s.Name)
+	}
+	return wire.LoopRunResult{RunID: id}, err
+}
+
+// loopSwitch pauses or resumes a loop's target.
+func (d *Daemon) loopSwitch(do func(ctx context.Context, target, by string) (trigger.Standing, error)) func(context.Context, wire.LoopRequest) (wire.LoopResult, error) {
+	return func(ctx context.Context, req wire.LoopRequest) (out wire.LoopResult, err error) {
+		s, err := d.loopSet.Get(ctx, req.Name)
+		if err != nil {
+			return out, err
+		}
+		if _, err := do(ctx, s.Standing.Name, byOperator); err != nil {
+			return out, err
+		}
+		if s, err = d.loopSet.Get(ctx, req.Name); err != nil {
+			return out, err
+		}
+		out.Loop, err = d.wireLoop(ctx, s)
+		return out, err
+	}
+}
+
+func (d *Daemon) loopLogs(ctx context.Context, req wire.LoopLogsRequest) (out wire.LoopLogsResult, err error) {
+	subject := req.Name
+	if !strings.Contains(subject, ":") {
+		subject = loops.Owner + ":" + subject
+	}
+	if _, err := d.actorOf(subject); err != nil {
+		return out, err
+	}
+	if req.Limit == 0 {
+		req.Limit = 100
+	}
+	lines, err := d.kit.Lines(ctx, subject, req.RunID, req.After, req.Limit)
+	for _, l := range lines {
+		out.Lines = append(out.Lines, wire.LoopLine{Seq: l.Seq, RunID: l.Run, At: l.At, Level: l.Level, Text: l.Text})
+	}
+	return out, err
 }

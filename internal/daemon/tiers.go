@@ -66,6 +66,7 @@ func (d *Daemon) agentMux() *ipc.Mux {
 // operatorTiers are the operator's methods about them.
 func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	d.scheduleMethods(m)
+	d.loopMethods(m)
 	d.recipeMethods(m)
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)

@@ -245,7 +245,7 @@ func TestOthersWordsAreMarkedWhereverTheyStand(t *testing.T) {
 func FuzzMarking(f *testing.F) {
 	f.Add("some longer words here", "longer words", "words")
 	f.Fuzz(func(t *testing.T, text, a, b string) {
-		if a == "" || b == "" || !utf8.ValidString(text+a+b) || strings.ContainsAny(text+a+b, "\x01\x02") {
+		if a == "" || b == "" || !utf8.ValidString(text) || !utf8.ValidString(a) || !utf8.ValidString(b) || strings.ContainsAny(text+a+b, "\x01\x02") {
 			t.Skip()
 		}
 		foreign := []string{a, b}

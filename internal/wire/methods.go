@@ -72,6 +72,13 @@ var (
 	ScheduleRemove = unary[ScheduleRequest, ScheduleResult]("schedule.remove", "forgets a schedule; its events stay")
 	ScheduleRun    = unary[ScheduleRequest, ScheduleRunResult]("schedule.run", "fires a schedule now, whatever its state")
 
+	LoopList         = unary[LoopListRequest, LoopListResult]("loop.list", "loops and how they do", repeatable)
+	LoopRun          = unary[LoopRunRequest, LoopRunResult]("loop.run", "starts a loop now")
+	LoopDisable      = unary[LoopRequest, LoopResult]("loop.disable", "keeps a loop from being started by anything", repeatable)
+	LoopEnable       = unary[LoopRequest, LoopResult]("loop.enable", "lets a disabled loop be started again", repeatable)
+	LoopLogs         = unary[LoopLogsRequest, LoopLogsResult]("loop.logs", "what loops and recipes wrote to their logs", repeatable)
+	IntegrationsList = unary[IntegrationsRequest, IntegrationsResult]("integrations.list", "how everything stands that ombud depends on", repeatable)
+
 	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
 	LogsTail  = stream[LogsTailRequest, LogLine, Empty]("logs.tail", "the daemon's own log", LogLine{})
 
@@ -129,6 +136,7 @@ func Methods() []Method {
 		RecipeList.Method, RecipeShow.Method, RecipeRun.Method, RecipeEnable.Method, RecipeDisable.Method,
 		TriggersList.Method,
 		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,
+		LoopList.Method, LoopRun.Method, LoopDisable.Method, LoopEnable.Method, LoopLogs.Method, IntegrationsList.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,

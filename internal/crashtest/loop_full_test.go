@@ -1,0 +1,6 @@
+//go:build failpoint
+
+package crashtest
+
+// `make campaign` tries every pass of a loop.
+const loopFirst, loopStride = 0, 1
