@@ -199,7 +199,7 @@ func (s *Seat) connect(ctx context.Context) error {
 		return err
 	}
 	// A server that swallows everything must not hold whoever renews for long.
-	cfg.ConnectTimeout = min(cfg.ConnectTimeout, s.o.TTL/2)
+	cfg.ConnectTimeout = min(cfg.ConnectTimeout, max(s.o.TTL/2, 2*time.Second))
 	cfg.RuntimeParams["lock_timeout"] = "10000"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
