@@ -1,10 +1,12 @@
 package peers
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
@@ -14,9 +16,10 @@ import (
 	"github.com/ombud-run/ombud/internal/run"
 )
 
-const (
-	perRun = 1000 // steps of a run
-	rounds = 3
+var (
+	perRun = flag.Int("peers.steps", 1000, "steps of a run")
+	rounds = flag.Int("peers.rounds", 3, "rounds of every engine")
+	only   = flag.String("peers.only", "", "only the engines whose names contain this")
 )
 
 // BenchmarkStep is one durable step, in runs of 1,000 steps: with one run under
@@ -28,20 +31,28 @@ func BenchmarkStep(b *testing.B) {
 	for _, callers := range []int{1, 8} {
 		probe := newProbe(b)
 		var lines []*line
-		add := func(name string, e engine) { lines = append(lines, &line{name: name, engine: e}) }
-		add("ombud sqlite, repeatable, audited", newOmbud(b, dbtest.KindSQLite, run.Repeatable, true))
-		add("ombud sqlite, repeatable, not audited", newOmbud(b, dbtest.KindSQLite, run.Repeatable, false))
-		add("ombud sqlite, effect, audited", newOmbud(b, dbtest.KindSQLite, run.AtMostOnce, true))
-		add("DBOS sqlite", newDBOS(b, dbtest.KindSQLite))
-		add("go-workflows sqlite", newGoWorkflows(b))
-		for _, kind := range dbtest.Kinds() {
-			if kind != dbtest.KindSQLite {
-				add(fmt.Sprintf("ombud %s, repeatable, audited", kind), newOmbud(b, kind, run.Repeatable, true))
-				add(fmt.Sprintf("ombud %s, effect, audited", kind), newOmbud(b, kind, run.AtMostOnce, true))
-				add(fmt.Sprintf("DBOS %s", kind), newDBOS(b, kind))
+		add := func(name string, e func() engine) {
+			if strings.Contains(name, *only) {
+				lines = append(lines, &line{name: name, engine: e()})
 			}
 		}
-		for range rounds {
+		ours := func(kind dbtest.Kind, policy run.PolicyKind, audited bool) func() engine {
+			return func() engine { return newOmbud(b, kind, policy, audited) }
+		}
+		add("ombud sqlite, repeatable, audited", ours(dbtest.KindSQLite, run.Repeatable, true))
+		add("ombud sqlite, repeatable, not audited", ours(dbtest.KindSQLite, run.Repeatable, false))
+		add("ombud sqlite, effect, audited", ours(dbtest.KindSQLite, run.AtMostOnce, true))
+		add("DBOS sqlite", func() engine { return newDBOS(b, dbtest.KindSQLite) })
+		add("go-workflows sqlite", func() engine { return newGoWorkflows(b) })
+		for _, kind := range dbtest.Kinds() {
+			if kind != dbtest.KindSQLite {
+				add(fmt.Sprintf("ombud %s, repeatable, audited", kind), ours(kind, run.Repeatable, true))
+				add(fmt.Sprintf("ombud %s, repeatable, not audited", kind), ours(kind, run.Repeatable, false))
+				add(fmt.Sprintf("ombud %s, effect, audited", kind), ours(kind, run.AtMostOnce, true))
+				add(fmt.Sprintf("DBOS %s", kind), func() engine { return newDBOS(b, kind) })
+			}
+		}
+		for range *rounds {
 			flush := probe.once()
 			for _, l := range lines {
 				l.measure(b, callers, flush)
@@ -69,7 +80,7 @@ func (l *line) measure(b *testing.B, callers int, flush float64) {
 	start := time.Now()
 	for range callers {
 		wg.Go(func() {
-			took := l.engine.steps(b, perRun)
+			took := l.engine.steps(b, *perRun)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, t := range took {
