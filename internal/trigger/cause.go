@@ -101,8 +101,8 @@ func runOf(e eventlog.Event) string {
 	return ""
 }
 
-// refused tells of a start that a storm does not get, once for each first cause; the rest
-// is counted.
+// refused makes a dead letter of an event whose start a storm does not get, once for each
+// first cause; the rest is counted. Replaying it is a person's decision, and a new cause.
 func (t *Triggers) refused(ctx context.Context, tx *db.Tx, s Standing, tr Trigger, from origin, why error) error {
 	if !fault.Is(why, fault.Conflict) || from.refuse {
 		return why
@@ -113,10 +113,9 @@ func (t *Triggers) refused(ctx context.Context, tx *db.Tx, s Standing, tr Trigge
 	if err != nil || n > 1 {
 		return err
 	}
-	event, err := t.tell(ctx, tx, "refused", actor, s.Name, tr.Event, withheld{Kind: tr.Kind, Name: tr.Name, Event: tr.Event, Why: why.Error()})
-	if err != nil {
-		return err
-	}
-	t.slog.Error("a chain of runs was cut off", "target", s.Name, "event", tr.Event, "error", why)
-	return t.opt.Tell(ctx, tx, event, fmt.Sprintf("%s was not started by event %s (%s): %s", s.Name, tr.Event, tr.EventKind, why))
+	_, err = t.log.BuryTx(ctx, tx, eventlog.DeadLetter{
+		Source: eventlog.FromSubscription, Name: subscription, Ref: tr.Event, Title: tr.EventKind, Position: from.event.Position, Stream: from.event.Stream,
+		Cause: from.event.Cause, Class: fault.Conflict, Error: s.Name + " was not started: " + why.Error(), Attempts: 1,
+	})
+	return err
 }

@@ -27,7 +27,7 @@
 //
 // A run may cause the event that starts another. The chain is counted: a start that is
 // more than MaxDepth runs away from its first cause, or that would be more than MaxFamily
-// runs of one, is refused and told.
+// runs of one, is refused: the event is a dead letter, once for each first cause.
 //
 // # What survives a crash
 //

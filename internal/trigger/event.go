@@ -19,9 +19,12 @@ import (
 // TimerKind is the kind of the timers that start a target, which is their owner.
 const TimerKind = "trigger"
 
-// Subscription is the one reader of the log for all targets.
+// subscription is the name of the one reader of the log for all targets.
+const subscription = "triggers"
+
+// Subscription is that reader.
 func (t *Triggers) Subscription() eventlog.Subscription {
-	return eventlog.Subscription{Name: "triggers", FilterNow: t.filterNow, Handle: t.handle}
+	return eventlog.Subscription{Name: subscription, FilterNow: t.filterNow, Handle: t.handle}
 }
 
 // filterNow is what somebody listens to, and the timers; everything while that is not

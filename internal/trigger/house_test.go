@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,15 @@ import (
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asVictim makes this binary a process that starts runs until it kills itself.
+const asVictim = "OMBUD_TEST_TRIGGER_VICTIM"
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(asVictim); spec != "" {
+		os.Exit(victim(spec))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for what has to come.
 const patience = 60 * time.Second
@@ -51,16 +60,26 @@ type house struct {
 
 func newHouse(t testing.TB, d *db.DB) *house {
 	t.Helper()
-	v, err := vault.New([]byte(strings.Repeat("k", vault.KeySize)))
+	h, err := assemble(d, func(e *run.Engine) Runs { return e })
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: d}
+	h.t = t
+	return h
+}
+
+// assemble makes a house whose runs are started as by says.
+func assemble(d *db.DB, by func(*run.Engine) Runs) (*house, error) {
+	v, err := vault.New([]byte(strings.Repeat("k", vault.KeySize)))
+	if err != nil {
+		return nil, err
+	}
+	h := &house{db: d}
 	h.log = eventlog.NewLog(d, v, nil, eventlog.Options{Retries: []time.Duration{time.Millisecond, time.Millisecond}})
 	kinds := run.NewKinds()
 	err = kinds.Add(run.Kind{Name: workKind, Attempts: 3, Backoff: func(int) time.Duration { return time.Millisecond }, Handle: h.handleRun})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	h.runs = run.New(d, v, h.log, kinds, run.Options{Held: func() bool { return h.isHeld() != nil }})
 	h.times = schedule.New(d, v, h.log, h.runs, func(ctx context.Context, tx *db.Tx, f schedule.Firing) (string, error) {
@@ -68,7 +87,7 @@ func newHouse(t testing.TB, d *db.DB) *house {
 	}, schedule.Options{Held: h.isHeld})
 	hide := redact.New()
 	h.secrets = secret.New(d, v, h.log, unaudited{}, hide)
-	h.Triggers = New(d, v, h.log, h.runs, h.times, Options{
+	h.Triggers = New(d, v, h.log, by(h.runs), h.times, Options{
 		Held: h.isHeld, Secrets: h.secrets,
 		Now: func() time.Time {
 			h.mu.Lock()
@@ -87,7 +106,7 @@ func newHouse(t testing.TB, d *db.DB) *house {
 			return nil
 		},
 	})
-	return h
+	return h, nil
 }
 
 // unaudited keeps no record.

@@ -343,14 +343,14 @@ func TestRunsThatStartEachOtherAreCutOffAndTold(t *testing.T) {
 				h.replace(on("echo", events("tool.called")))
 				h.live()
 				h.emit("tool", "tool.called", nil)
-				h.until(func() bool { return len(h.tells()) > 0 })
+				h.until(func() bool { return len(h.letters()) > 0 })
 				h.settled()
 				n := len(h.works())
 				if many == 1 && n != MaxDepth+1 || n > MaxFamily+1 || n < MaxDepth {
 					t.Errorf("%d runs", n)
 				}
-				if told := h.tells(); len(told) != 1 || !strings.Contains(told[0], "loop:echo") {
-					t.Errorf("told: %q", told)
+				if dead := h.letters(); len(dead) != 1 || !strings.Contains(dead[0].Error, "loop:echo") || dead[0].Name != subscription {
+					t.Errorf("dead letters: %+v", dead)
 				}
 				h.work = nil
 				h.emit("tool", "tool.called", nil) // another cause
@@ -358,6 +358,15 @@ func TestRunsThatStartEachOtherAreCutOffAndTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+func (h *house) letters() []eventlog.DeadLetter {
+	h.t.Helper()
+	list, err := h.log.DeadLetters(h.t.Context(), eventlog.LetterFilter{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return list
 }
 
 func TestARunThatStartsItsOwnTargetIsRefused(t *testing.T) {
