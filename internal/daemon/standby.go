@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/logfile"
+	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -60,6 +61,10 @@ func takeTurns(ctx context.Context, o Options) (err error) {
 	if o.Ready != nil {
 		o.Ready = sync.OnceFunc(o.Ready)
 	}
+	var forget func()
+	if o.Ask, forget = askOnce(o.Ask); forget != nil {
+		defer forget()
+	}
 	for n := 0; ; n++ {
 		s := newStandby(o)
 		seat, err := s.wait(ctx)
@@ -77,6 +82,25 @@ func takeTurns(ctx context.Context, o Options) (err error) {
 		}
 		o.Logger.Info("waiting to be the active node again")
 	}
+}
+
+// askOnce asks a person for the passphrase once: nobody may be there when this node is
+// to take over. forget wipes what was answered.
+func askOnce(ask func(context.Context, vault.Question) (*vault.Secret, error)) (once func(context.Context, vault.Question) (*vault.Secret, error), forget func()) {
+	if ask == nil {
+		return nil, nil
+	}
+	var answer *vault.Secret
+	return func(ctx context.Context, q vault.Question) (*vault.Secret, error) {
+		if answer == nil {
+			typed, err := ask(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			answer = typed
+		}
+		return vault.NewPassphrase("typed when the daemon was started", answer.Reveal())
+	}, func() { answer.Wipe() }
 }
 
 // takeSeat takes the seat of the store that o names. The caller holds the lock.

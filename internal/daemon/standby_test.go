@@ -12,6 +12,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -100,6 +101,29 @@ func TestAStandbyWritesNothingSaysWhoIsActiveAndTakesOver(t *testing.T) {
 		if err := check(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestAPersonIsAskedOnceForAllTurns(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	ask, forget := askOnce(func(context.Context, vault.Question) (*vault.Secret, error) {
+		asked++
+		return vault.NewPassphrase("typed", []byte("correct horse battery"))
+	})
+	for range 2 {
+		s, err := ask(t.Context(), vault.Question{})
+		if err != nil || string(s.Reveal()) != "correct horse battery" {
+			t.Fatalf("%v", err)
+		}
+		s.Wipe() // as the vault does when it is open
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	forget()
+	if ask, forget := askOnce(nil); ask != nil || forget != nil {
+		t.Error("there is nobody to ask")
 	}
 }
 
