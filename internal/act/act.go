@@ -194,9 +194,12 @@ func recorded(r *run.Run, s run.Step) (Result, error) {
 	}
 	if len(s.Result) > 0 {
 		err := json.Unmarshal(s.Result, &res)
-		return res, err
+		if err != nil || res.Status != Unclear || s.State == run.Unknown {
+			return res, err
+		}
 	}
-	// Settled by a person or by a cancellation: there was no result to write.
+	// Settled by a person or by a cancellation: there was no result to write, or one that
+	// said that nobody knows.
 	res = Result{Status: Unclear, Text: s.Error, Class: s.ErrorClass}
 	switch s.State {
 	case run.Done:

@@ -82,8 +82,10 @@ func (k *Kit) Harness(ctx context.Context, step, prompt string) (report string, 
 				return err
 			}
 			var out Report
-			if err := json.Unmarshal(rec.Result, &out); err != nil {
-				return fault.New(fault.Verification, "what the coding agent reports: %w", err)
+			if len(rec.Result) > 0 { // none where a person has said that it is done
+				if err := json.Unmarshal(rec.Result, &out); err != nil {
+					return fault.New(fault.Verification, "what the coding agent reports: %w", err)
+				}
 			}
 			// Whoever it read, it may have obeyed.
 			k.saw(label.Join(out.Label, label.Of(label.Untrusted("harness"), label.OperatorOnly)), out.Text)
