@@ -455,3 +455,24 @@ func TestConditionsOnPayloads(t *testing.T) {
 		t.Error("our own events start something")
 	}
 }
+
+// What is listened to changes while the log is read. Whoever listens from one commit on
+// hears what the next commit brings, however close it is.
+func TestAListenerHearsWhatComesRightAfterIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.live()
+		const rounds = 40
+		for i := range rounds {
+			kind := fmt.Sprintf("kind.n%d", i)
+			h.replace(on("x", events(kind)))
+			h.emit("job", kind, nil)
+			h.emit("job", "kind.other", nil)
+			h.until(func() bool { return len(h.works()) == i+1 })
+		}
+		h.settled()
+		if n := len(h.works()); n != rounds {
+			t.Errorf("%d runs of %d events", n, rounds)
+		}
+	})
+}
