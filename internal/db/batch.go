@@ -93,6 +93,7 @@ func (d *DB) openTransaction(b *batch) error {
 		d.writer = s
 	}
 	b.s = d.writer
+	b.s.mark, b.s.saved = nobody, false
 	if !d.postgres {
 		return b.s.control(b.ctx, beginSQLite)
 	}
@@ -264,17 +265,22 @@ func (b *batch) runOne(r *request, savepoint bool) (a answer) {
 	tx := newTx(b)
 	a = b.call(r, tx)
 	tx.c.settleRows()
-	if a.ok() && savepoint { // what it queued fails in its savepoint
-		_ = tx.c.note(b.s.drain(b.ctx))
-	}
 	if a.ok() || errors.Is(tx.c.err, errStale) {
 		a.err = tx.c.err // fn swallowed the error of a statement
 	}
 	tx.c.end()
 	if a.ok() {
+		b.s.mark = nobody
 		return a
 	}
 	b.restore(snap)
+	if b.s.foreign && savepoint { // what a caller before it had queued
+		b.lost = true
+		return a
+	}
+	if savepoint && b.s.drop() {
+		return a
+	}
 	if savepoint && !b.lost {
 		// "No such savepoint" is how a transaction that rolled itself back shows.
 		b.lost = b.s.control(b.ctx, "ROLLBACK TO caller") != nil
@@ -285,8 +291,13 @@ func (b *batch) runOne(r *request, savepoint bool) (a answer) {
 
 // enter opens the savepoint of the next caller. The one of a caller that
 // succeeded is given up only here, which saves a round trip a caller; the commit
-// takes the last. The one of a caller that failed is empty and serves again.
+// takes the last. The one of a caller that failed is empty and serves again. On
+// PostgreSQL it is only owed.
 func (b *batch) enter() error {
+	if b.db.postgres {
+		b.s.owe()
+		return nil
+	}
 	before := b.inside
 	b.inside = savepointUsed
 	switch before {

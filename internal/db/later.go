@@ -18,6 +18,8 @@ type queued struct {
 	args  []any
 	miss  error
 	into  *string // where the text goes that it answers, if any
+
+	control bool // it steers the transaction
 }
 
 // Later runs a statement of which nothing has to be known before the commit. On
@@ -66,33 +68,61 @@ func (e *laterError) Unwrap() error { return e.cause }
 // divisionByZero is how a statement shows that missed its row.
 const divisionByZero = "22012"
 
+// nobody is session.mark while no caller's own savepoint is owed.
+const nobody = -1
+
+// owe says that the next caller of a batch begins. Its savepoint is sent with the
+// first of its statements that is waited for, if there is one: what it only queues can
+// be dropped without.
+func (s *session) owe() { s.mark, s.foreign = len(s.queue), false }
+
+// drop takes back what a caller has queued, if nothing of it was sent.
+func (s *session) drop() bool {
+	if s.mark == nobody {
+		return false
+	}
+	s.queue, s.mark = s.queue[:s.mark], nobody
+	return true
+}
+
+// due is what is sent now: what is queued, a savepoint where it is owed, and control.
+// The first of them are of callers before this one.
+func (s *session) due(control []string) (all []queued, others int) {
+	if s.mark == nobody {
+		all = s.queue
+	} else {
+		others = s.mark
+		all = append(all, s.queue[:s.mark]...)
+		if s.saved {
+			all = append(all, queued{query: "RELEASE caller", control: true})
+		}
+		all = append(all, queued{query: "SAVEPOINT caller", control: true})
+		all = append(all, s.queue[s.mark:]...)
+		s.saved = true
+	}
+	s.queue, s.mark = nil, nobody
+	for _, c := range control {
+		all = append(all, queued{query: c, control: true})
+	}
+	return all, others
+}
+
 // drain sends what is queued, and control statements behind it, in one round trip.
 func (s *session) drain(ctx context.Context, control ...string) error {
-	if len(s.queue) == 0 && len(control) == 0 {
+	if len(s.queue) == 0 && len(control) == 0 && s.mark == nobody {
 		return nil
 	}
-	todo := s.queue
-	s.queue = nil
+	all, others := s.due(control)
 	b := &pgx.Batch{}
-	for _, q := range todo {
+	for _, q := range all {
 		b.Queue(q.query, q.args...)
-	}
-	for _, c := range control {
-		b.Queue(c)
 	}
 	var failed error
 	raw := s.conn.Raw(func(dc any) error {
 		results := dc.(*stdlib.Conn).Conn().SendBatch(ctx, b)
-		for i := range b.QueuedQueries {
-			var tag pgconn.CommandTag
-			var err error
-			if i < len(todo) && todo[i].into != nil {
-				var n int64
-				err = results.QueryRow().Scan(todo[i].into, &n)
-			} else {
-				tag, err = results.Exec()
-			}
-			if failed = told(err, tag, i, todo, control); failed != nil {
+		for i, q := range all {
+			if failed = q.answer(results); failed != nil {
+				s.foreign = i < others
 				break
 			}
 		}
@@ -104,20 +134,25 @@ func (s *session) drain(ctx context.Context, control ...string) error {
 	return errors.Join(failed, raw)
 }
 
-// told is what the answer to the statement i of a batch means.
-func told(err error, tag pgconn.CommandTag, i int, todo []queued, control []string) error {
+// answer reads what the server says to a statement of a batch.
+func (q queued) answer(results pgx.BatchResults) (err error) {
+	var tag pgconn.CommandTag
+	if q.into != nil {
+		var n int64
+		err = results.QueryRow().Scan(q.into, &n)
+	} else {
+		tag, err = results.Exec()
+	}
 	refused, answered := errors.AsType[*pgconn.PgError](err)
 	switch {
-	case err == nil && i >= len(todo) && control[i-len(todo)] == "COMMIT" && tag.String() != "COMMIT":
+	case err == nil && q.control && q.query == "COMMIT" && tag.String() != "COMMIT":
 		return errRolledBack
-	case err == nil:
-		return nil
-	case i < len(todo) && answered && refused.Code == divisionByZero && todo[i].miss != nil:
-		return &laterError{todo[i].miss}
-	case i < len(todo) && answered:
-		return &laterError{err}
+	case err == nil || q.control || !answered:
+		return err
+	case refused.Code == divisionByZero && q.miss != nil:
+		return &laterError{q.miss}
 	}
-	return err
+	return &laterError{err}
 }
 
 // forget drops what is queued and belongs to what is rolled back. It reports whether

@@ -23,6 +23,9 @@ type session struct {
 	stmts    map[string]*sql.Stmt
 	controls map[string]*sql.Stmt // SQLite only: BEGIN, SAVEPOINT … are a handful of texts
 	queue    []queued             // PostgreSQL only: to be sent with what comes next
+	mark     int                  // how much of queue is of callers before the present one; or nobody
+	saved    bool                 // the server has the savepoint "caller"
+	foreign  bool                 // what failed last was queued by a caller before
 	pid      int64                // of the server's process, PostgreSQL only
 	texts    map[string]string    // of queued statements, as they are sent when they must change a row
 }
@@ -32,7 +35,7 @@ func newSession(ctx context.Context, pool *sql.DB, postgres bool) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}}
+	s := &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}, mark: nobody}
 	if postgres {
 		err = conn.Raw(func(dc any) error {
 			s.pid = int64(dc.(*stdlib.Conn).Conn().PgConn().PID())
@@ -100,7 +103,7 @@ func (s *session) control(ctx context.Context, queries ...string) error {
 		if s.forget(queries[0]) {
 			return nil
 		}
-		if len(s.queue) > 0 {
+		if len(s.queue) > 0 || s.mark != nobody {
 			return s.drain(ctx, queries...)
 		}
 		_, err := s.simple(ctx, strings.Join(queries, ";"))
@@ -138,7 +141,7 @@ func (s *session) commit(ctx context.Context) error {
 	if !s.postgres {
 		return s.control(ctx, "COMMIT")
 	}
-	if len(s.queue) > 0 {
+	if s.mark = nobody; len(s.queue) > 0 {
 		return s.drain(ctx, "COMMIT")
 	}
 	results, err := s.simple(ctx, "COMMIT")
