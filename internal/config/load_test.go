@@ -66,6 +66,7 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		Agents:    map[string]Agent{"main": {Role: "assistant"}},
 		Roles:     map[string]Role{},
 		Loops:     map[string]Loop{},
+		Recipes:   Recipes{Files: []string{}, Webhooks: map[string]string{}},
 		Turn:      Turn{32, 64, 120 * time.Second},
 		Approvals: Approvals{10 * time.Minute, 24 * time.Hour},
 		Budget:    Budget{Limit{true, 10e6}, Limit{true, 100e6}, Limit{true, 1e6}},
