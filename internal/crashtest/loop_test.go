@@ -148,7 +148,10 @@ func TestALoopWithEveryVerbDoesEachOnceWhereverItDies(t *testing.T) {
 		}
 	}
 	t.Logf("%d passes", len(passes))
-	for i := loopFirst; i < len(passes); i += loopStride {
+	for i := range passes {
+		if i%loopStride != loopFirst && !strings.HasPrefix(passes[i].point, "run.effect.after") {
+			continue
+		}
 		t.Run(passes[i].kill(), func(t *testing.T) {
 			t.Parallel()
 			l := newLife(t, dbtest.KindSQLite, passes[i].kill())

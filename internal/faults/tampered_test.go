@@ -64,6 +64,9 @@ var unseen = map[string]string{
 	"recipe_files.body":       "no recipe is here",
 	"signals.payload":         "no run is sent a signal here",
 	"runs.progress":           "no run tells how far it is here",
+	"loop_notes.body":         "no loop runs here; internal/loops has a test of its own",
+	"loop_logs.text":          "the same",
+	"integrations.reason":     "the same",
 
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",
