@@ -42,6 +42,9 @@ type Accepted struct {
 	Duplicate bool   // it had been taken before, and nothing was started
 }
 
+// maxText is what the ids of a call may add to it.
+const maxText = 4 << 10
+
 // maxParsed is up to which length a body is shown as JSON besides.
 const maxParsed = 256 << 10
 
@@ -59,6 +62,9 @@ func (t *Triggers) accept(ctx context.Context, w Webhook, who identity, h http.H
 		key = content
 	}
 	data := dataOf(w, h, body)
+	if raw, err := json.Marshal(data); err != nil || len(raw) > maxPayload-maxText {
+		return out, refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "it is too long once it is written down")
+	}
 	err = t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		out = Accepted{ID: id.New("hook")}
 		s, w, err := t.routeOf(ctx, tx, w.Path)

@@ -440,3 +440,26 @@ func TestOldCallsAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatCannotBeKeptIsToBeSentAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.replace(
+			Target{Name: "loop:unknown", RunKind: "no such kind", On: []On{hook(Webhook{Path: "unknown", Scheme: Open})}},
+			on("large", hook(Webhook{Path: "large", Scheme: Open, MaxBody: MaxBody})),
+		)
+		got := h.call("unknown", "a", nil)
+		h.wantCode(got, 503)
+		if _, err := h.log.Last(t.Context(), "webhook:unknown", KindHook); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it was kept without its run: %v", err)
+		}
+		h.wantCode(h.call("large", strings.Repeat("\n", MaxBody), nil), 413) // twice as long once it is written down
+		h.wantCode(h.call("large", strings.Repeat("a", MaxBody/2), nil), 200)
+		if err := h.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got = h.call("large", "a", nil); got.code != 503 || got.head.Get("Retry-After") == "" || got.Error.Class != fault.Unavailable {
+			t.Errorf("a store that is closed: %+v", got)
+		}
+	})
+}

@@ -96,10 +96,8 @@ func (t *Triggers) failed(err error) *refusedCall {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return refuse(http.StatusNotFound, fault.NotFound, errNoRoute.Error())
-	case fault.Is(err, fault.Conflict):
+	case errors.Is(err, errReplay):
 		return refuse(http.StatusConflict, fault.Conflict, err.Error())
-	case fault.Is(err, fault.Invalid):
-		return refuse(http.StatusBadRequest, fault.Invalid, "it cannot be kept")
 	}
 	t.slog.Error("a webhook could not be taken", "error", err)
 	return later("it cannot be kept now", busyFor)
@@ -131,7 +129,7 @@ func (t *Triggers) receive(rw http.ResponseWriter, r *http.Request, path string)
 			why = no.text
 		}
 		t.refusals.add(path, t.opt.Now().UnixMicro(), why)
-	} else if fault.Is(err, fault.Conflict) {
+	} else if errors.Is(err, errReplay) {
 		t.refusals.add(path, t.opt.Now().UnixMicro(), err.Error())
 	}
 	return out, err
