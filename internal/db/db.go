@@ -223,6 +223,8 @@ func sqliteDSN(path string, readOnly bool) string {
 	q := url.Values{"_pragma": {
 		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
 		"foreign_keys(1)", "cell_size_check(1)", "cache_size(-4000)", "journal_size_limit(" + strconv.Itoa(walLimit) + ")",
+		// Folding the log costs flushes of its own; a commit in a hundred should not pay for it.
+		"wal_autocheckpoint(4000)",
 	}}
 	if readOnly {
 		q.Add("_pragma", "query_only(1)")
