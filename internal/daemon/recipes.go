@@ -83,7 +83,7 @@ func (d *Daemon) recipeChanged(ctx context.Context, tx *db.Tx, c recipe.Change) 
 	if len(less) > 0 {
 		text += "\nNo longer: " + strings.Join(less, ", ")
 	}
-	return d.agents.NoticeTx(ctx, tx, "", text)
+	return d.agents.NoticeTx(ctx, tx, c.Cause, text)
 }
 
 // recipeNotices are the files that hold no recipe in order, each in a line.

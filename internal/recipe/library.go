@@ -35,6 +35,7 @@ type Change struct {
 	Before *Recipe // nil: it is new
 	After  *Recipe // nil: it is gone
 	First  bool    // it is the first look of this process
+	Cause  string  // the event that tells of it
 }
 
 // Deps are the parts a Library uses.
@@ -396,7 +397,13 @@ func (l *Library) tell(ctx context.Context, tx *db.Tx, c *candidate, inUse strin
 	tx.AfterCommit(func() {
 		l.slog.Warn("a recipe is broken", "file", c.Path, "problems", len(c.problems), "in_use", inUse)
 	})
-	return l.d.Tell(ctx, tx, "", "The recipe "+c.Path+" is broken: "+what+".\n"+Fault(slices.Clone(c.problems)).Error())
+	evs, err := l.d.Log.AppendTx(ctx, tx, eventlog.New{
+		Stream: "recipes", Kind: "recipe.broken", Actor: "ombud", Data: changedData{Name: inUse, File: c.Path}, Expect: eventlog.Any,
+	})
+	if err != nil {
+		return err
+	}
+	return l.d.Tell(ctx, tx, evs[0].ID, "The recipe "+c.Path+" is broken: "+what+".\n"+Fault(slices.Clone(c.problems)).Error())
 }
 
 // gone takes away a recipe whose file is. Its runs find their definition.
@@ -430,7 +437,7 @@ func (l *Library) changed(ctx context.Context, tx *db.Tx, c Change) error {
 	case c.After == nil:
 		verb, r = "removed", c.Before
 	}
-	_, err := l.d.Log.AppendTx(ctx, tx, eventlog.New{
+	evs, err := l.d.Log.AppendTx(ctx, tx, eventlog.New{
 		Stream: Subject(c.Name), Kind: "recipe." + verb, Actor: "operator", Expect: eventlog.Any,
 		Data: changedData{Name: c.Name, File: r.File, Grants: r.Scopes()},
 	})
@@ -438,6 +445,7 @@ func (l *Library) changed(ctx context.Context, tx *db.Tx, c Change) error {
 		return err
 	}
 	tx.AfterCommit(func() { l.slog.Info("recipe "+verb, "recipe", c.Name) })
+	c.Cause = evs[0].ID
 	return l.d.Changed(ctx, tx, c)
 }
 

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/wire"
+)
+
+func recipeOf(t *testing.T, c *wire.Client, name string) (x wire.Recipe) {
+	t.Helper()
+	list, err := c.RecipeList(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list.Recipes {
+		if r.Name == name {
+			return r
+		}
+	}
+	return x
+}
+
+func writeRecipe(t *testing.T, o Options, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(o.Instance.RecipeDir(), "greet.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const greeting = "ombud: recipe/v1\nname: greet\non: {manual: true}\ninputs: {who: {required: true}}\nsteps:\n  - notify: {title: Hello, body: \"{{ .inputs.who }}\"}\n"
+
+// A recipe is seen when its file comes, runs by hand, is switched off, survives a broken
+// edit, and tells when what it is granted changes.
+func TestARecipeLives(t *testing.T) {
+	t.Parallel()
+	eachStore(t, "", func(t *testing.T, c *wire.Client, o Options) {
+		writeRecipe(t, o, greeting)
+		until(t, "the recipe", func() bool { return recipeOf(t, c, "greet").State == "on" })
+		ran, err := c.RecipeRun(t.Context(), wire.RecipeRunRequest{Name: "greet", Payload: json.RawMessage(`{"who":"Priya"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, "its end", func() bool {
+			res, err := c.RunsGet(t.Context(), wire.RunsGetRequest{ID: ran.RunID})
+			if err != nil || res.Run.State == "failed" {
+				t.Fatal(res.Run, err)
+			}
+			return res.Run.State == "completed"
+		})
+		if _, err := c.RecipeRun(t.Context(), wire.RecipeRunRequest{Name: "greet"}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("without its input: %v", err)
+		}
+		if _, err := c.RecipeRun(t.Context(), wire.RecipeRunRequest{Name: "gret"}); !fault.Is(err, fault.NotFound) || !strings.Contains(fault.HintOf(err), "greet") {
+			t.Errorf("another name: %v (%s)", err, fault.HintOf(err))
+		}
+		off, err := c.RecipeDisable(t.Context(), wire.RecipeRequest{Name: "greet"})
+		if err != nil || off.Recipe.State != "off" {
+			t.Errorf("off: %+v %v", off, err)
+		}
+		if _, err := c.RecipeRun(t.Context(), wire.RecipeRunRequest{Name: "greet", Payload: json.RawMessage(`{"who":"x"}`)}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("while it is off: %v", err)
+		}
+		if on, err := c.RecipeEnable(t.Context(), wire.RecipeRequest{Name: "greet"}); err != nil || on.Recipe.State != "on" {
+			t.Errorf("on: %+v %v", on, err)
+		}
+		writeRecipe(t, o, greeting+"stps: []\n")
+		until(t, "the broken edit", func() bool { return recipeOf(t, c, "greet").State == "broken" })
+		inbox, err := c.ApprovalsList(t.Context(), wire.ApprovalsListRequest{})
+		if err != nil || len(inbox.Notices) != 1 || !strings.Contains(inbox.Notices[0], "the last good version of greet stays in use") {
+			t.Errorf("inbox: %+v %v", inbox.Notices, err)
+		}
+		writeRecipe(t, o, greeting+"grants: [\"net.fetch:https://example.com/\"]\n")
+		until(t, "the grant", func() bool { return len(recipeOf(t, c, "greet").Grants) == 1 })
+		why, err := c.CapsWhy(t.Context(), wire.CapsWhyRequest{Subject: "recipe:greet", Scope: "net.fetch:https://example.com/x"})
+		if err != nil || why.Decision != "allow" {
+			t.Errorf("caps why: %+v %v", why, err)
+		}
+		shown, err := c.RecipeShow(t.Context(), wire.RecipeRequest{Name: "greet"})
+		if err != nil || !strings.Contains(strings.Join(shown.Says, "\n"), "notify you") || !strings.HasPrefix(shown.Text, "ombud: recipe/v1") {
+			t.Errorf("shown: %+v %v", shown, err)
+		}
+		told := false
+		until(t, "the notice", func() bool {
+			entries, err := c.AuditTail(t.Context(), wire.AuditTailRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries.Entries {
+				told = told || e.Kind == "grant" && e.Subject == "recipe:greet"
+			}
+			return told
+		})
+	})
+}
