@@ -154,9 +154,13 @@ func (d *Daemon) runsReceipt(ctx context.Context, req wire.RunsReceiptRequest) (
 }
 
 func (d *Daemon) runsResolve(ctx context.Context, req wire.RunsResolveRequest) (wire.RunsResolveResult, error) {
+	decision := run.Decision(req.Decision)
+	if err := decision.Check(); err != nil { // whatever run it is meant for
+		return wire.RunsResolveResult{}, err
+	}
 	id, err := d.runs.Find(ctx, req.ID)
 	if err == nil {
-		err = d.runs.Resolve(ctx, id, run.Decision(req.Decision), "operator", req.Note)
+		err = d.runs.Resolve(ctx, id, decision, "operator", req.Note)
 	}
 	if err != nil {
 		return wire.RunsResolveResult{}, err

@@ -31,6 +31,9 @@ var everyCall = []string{
 	`{tool: time.now}`, `{tool: remind.set, input: {text: x, in_seconds: 9}}`, `{tool: remind.list}`, `{tool: remind.cancel, input: {id: x}}`,
 	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`,
 	`{tool: git.restore, input: {checkpoint: x, repository: /}}`,
+	`{tool: web.get, input: {url: "http://example.com/"}}`, `{tool: web.request, input: {url: "http://example.com/", body: x}}`,
+	`{tool: kit.ask, input: {prompt: x, agent: main}}`, `{tool: kit.model, input: {role: main, prompt: x}}`, `{tool: kit.harness, input: {prompt: x}}`,
+	`{tool: kit.send, input: {to: operator, text: x}}`, `{tool: kit.run, input: {name: x}}`, `{tool: kit.propose, input: {title: x, action: x, agent: main}}`,
 }
 
 // TestLaw05DefaultDenyAndAuthorityOnlyShrinks gives an agent a role that holds

@@ -204,11 +204,19 @@ const (
 	GiveUp     Decision = "cancel" // cancel the run
 )
 
+// Check refuses what is none of the decisions.
+func (d Decision) Check() error {
+	if !slices.Contains([]Decision{Retry, MarkDone, MarkFailed, GiveUp}, d) {
+		return fault.New(fault.Invalid, "decision %q is none of retry, done, failed, cancel", d)
+	}
+	return nil
+}
+
 // Resolve decides an uncertain run: the step in doubt is settled and the run goes
 // on, or it is cancelled.
 func (e *Engine) Resolve(ctx context.Context, id string, d Decision, by, note string) error {
-	if !slices.Contains([]Decision{Retry, MarkDone, MarkFailed, GiveUp}, d) {
-		return fault.New(fault.Invalid, "decision %q is none of retry, done, failed, cancel", d)
+	if err := d.Check(); err != nil {
+		return err
 	}
 	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		rec, err := e.load(ctx, tx, id)
