@@ -32,7 +32,7 @@ var everyCall = []string{
 	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`,
 	`{tool: git.restore, input: {checkpoint: x, repository: /}}`,
 	`{tool: web.get, input: {url: "http://example.com/"}}`, `{tool: web.request, input: {url: "http://example.com/", body: x}}`,
-	`{tool: kit.ask, input: {prompt: x, agent: main}}`, `{tool: kit.model, input: {role: main, prompt: x}}`, `{tool: kit.harness, input: {prompt: x}}`,
+	`{tool: kit.ask, input: {prompt: x, agent: main}}`, `{tool: kit.model, input: {role: main}}`, `{tool: kit.harness, input: {prompt: x}}`,
 	`{tool: kit.send, input: {to: operator, text: x}}`, `{tool: kit.run, input: {name: x}}`, `{tool: kit.propose, input: {title: x, action: x, agent: main}}`,
 }
 
