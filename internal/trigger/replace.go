@@ -24,7 +24,7 @@ type changed struct {
 }
 
 // ReplaceTx makes the targets of an owner the given ones. Those that stay the same are
-// not touched; what a person paused stays paused; runs that are under way or in line are
+// not touched; what a person paused stays paused, also if it goes and comes back; runs that are under way or in line are
 // left alone. Errors: Invalid with the name of the target at fault, and nothing is
 // changed if the caller returns it.
 func (t *Triggers) ReplaceTx(ctx context.Context, tx *db.Tx, owner string, targets []Target) error {
@@ -95,7 +95,7 @@ func (t *Triggers) putTx(ctx context.Context, tx *db.Tx, owner string, x Target,
 		verb = "added"
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO targets (`+columns+`) VALUES ($1, $2, $3, '', $4, 0, '', 0, 0, 0)
-		ON CONFLICT (name) DO UPDATE SET body = excluded.body`, x.Name, owner, t.vault.Seal(vault.TargetBody, x.Name, raw), tx.Now())
+		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, body = excluded.body`, x.Name, owner, t.vault.Seal(vault.TargetBody, x.Name, raw), tx.Now())
 	if err != nil {
 		return err
 	}
@@ -130,8 +130,8 @@ func specOf(target string, s Schedule, n int) schedule.Spec {
 	}
 }
 
-// removeTx takes a target away with all that would start it. Its timers stay: a target
-// that comes back, as a file that was replaced does, finds them.
+// removeTx takes a target away with all that would start it. Its timers stay, and that a
+// person paused it: a target that comes back, as a file that was replaced does, finds them.
 func (t *Triggers) removeTx(ctx context.Context, tx *db.Tx, old Standing) error {
 	if err := t.listenTx(ctx, tx, old.Name, nil); err != nil {
 		return err
@@ -141,10 +141,16 @@ func (t *Triggers) removeTx(ctx context.Context, tx *db.Tx, old Standing) error 
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, "DELETE FROM targets WHERE name = $1", old.Name); err != nil {
+	var err error
+	if old.PausedBy != "" {
+		_, err = tx.Exec(ctx, "UPDATE targets SET owner = $1 WHERE name = $2", gone, old.Name)
+	} else {
+		_, err = tx.Exec(ctx, "DELETE FROM targets WHERE name = $1", old.Name)
+	}
+	if err != nil {
 		return err
 	}
-	_, err := t.tell(ctx, tx, "removed", old.Owner, old.Name, "", changed{old.RunKind, old.Definition, old.Paused})
+	_, err = t.tell(ctx, tx, "removed", old.Owner, old.Name, "", changed{old.RunKind, old.Definition, old.Paused})
 	return err
 }
 

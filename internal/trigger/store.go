@@ -12,6 +12,10 @@ import (
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
+// gone is the owner of a target that was taken away while a person had paused it. Its row
+// stays, so that it is paused if it comes back; nothing else sees it.
+const gone = ""
+
 const columns = `name, owner, body, paused_by, created, started, last_run, last_at, withheld, withheld_at`
 
 // Standing is a target as its row says. Times are Unix microseconds, 0 for never.
@@ -59,7 +63,7 @@ func (t *Triggers) query(ctx context.Context, q db.Q, where string, args ...any)
 // GetIn returns a target as the caller's transaction or snapshot sees it; NotFound if
 // there is none.
 func (t *Triggers) GetIn(ctx context.Context, q db.Q, name string) (Standing, error) {
-	s, err := t.scan(q.QueryRow(ctx, "SELECT "+columns+" FROM targets WHERE name = $1", name).Scan)
+	s, err := t.scan(q.QueryRow(ctx, "SELECT "+columns+" FROM targets WHERE name = $1 AND owner <> $2", name, gone).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return s, fault.New(fault.NotFound, "there is nothing called %q to be started", name).WithHint("ombud triggers shows what there is")
 	}
@@ -69,7 +73,7 @@ func (t *Triggers) GetIn(ctx context.Context, q db.Q, name string) (Standing, er
 // List returns the targets of an owner, or all, by name.
 func (t *Triggers) List(ctx context.Context, owner string) (out []Standing, err error) {
 	err = t.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		out, err = t.query(ctx, q, "WHERE $1 = '' OR owner = $1 ORDER BY name", owner)
+		out, err = t.query(ctx, q, "WHERE owner <> $2 AND ($1 = '' OR owner = $1) ORDER BY name", owner, gone)
 		return err
 	})
 	return out, err

@@ -228,6 +228,45 @@ func TestAPausedTargetStartsNothingAndSaysWhatCame(t *testing.T) {
 	})
 }
 
+// An editor that saves by renaming, or a checkout of another branch, takes a file away and
+// brings it back.
+func TestAPausedTargetThatGoesAndComesBackIsStillPaused(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		x := on("x", events("job.came"), On{Schedule: &Schedule{Name: "s", When: "@every 1h", Zone: "UTC"}})
+		h.replace(x)
+		h.live()
+		if _, err := h.Pause(t.Context(), "loop:x", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			h.replace()
+			_, err := h.Manual(t.Context(), "loop:x", nil, "operator")
+			wantClass(t, err, fault.NotFound)
+			_, err = h.Pause(t.Context(), "loop:x", "operator")
+			wantClass(t, err, fault.NotFound)
+			for _, owner := range []string{"", "loop"} {
+				if all, err := h.List(t.Context(), owner); err != nil || len(all) > 0 {
+					t.Errorf("of %q there is %+v, %v", owner, all, err)
+				}
+			}
+			h.replace(x)
+			if s := h.standing("loop:x"); s.PausedBy != "operator" || s.Owner != "loop" {
+				t.Errorf("it came back as %+v", s)
+			}
+		}
+		h.emit("job:1", "job.came", nil)
+		h.until(func() bool { return h.standing("loop:x").Withheld == 1 })
+		if _, err := h.Resume(t.Context(), "loop:x", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		h.replace()
+		h.replace(x)
+		h.emit("job:2", "job.came", nil)
+		h.until(func() bool { return len(h.works()) == 1 })
+	})
+}
+
 func (h *house) standing(name string) (s Standing) {
 	h.t.Helper()
 	err := h.db.Read(h.t.Context(), func(ctx context.Context, q db.Q) (err error) {
