@@ -34,11 +34,26 @@ func holder(port int) (process, bool) {
 		if err != nil {
 			continue
 		}
-		name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-		if err != nil {
-			continue
+		if name := nameOf(pid); name != "" {
+			return process{pid, name}, true
 		}
-		return process{pid, strings.TrimSpace(string(name))}, true
 	}
 	return process{}, false
+}
+
+// nameOf is how a process is called, "" if it is gone. One that was started as
+// /proc/self/exe, as a daemon behind is, is called as its file is.
+func nameOf(pid int) string {
+	dir := "/proc/" + strconv.Itoa(pid)
+	comm, err := os.ReadFile(dir + "/comm")
+	if err != nil {
+		return ""
+	}
+	name := strings.TrimSpace(string(comm))
+	if name == "exe" {
+		if file, err := os.Readlink(dir + "/exe"); err == nil {
+			name = filepath.Base(strings.TrimSuffix(file, " (deleted)"))
+		}
+	}
+	return name
 }
