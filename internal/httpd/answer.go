@@ -53,8 +53,11 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refuse(w, no)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	s.route(w, r)
+	// In a copy: net/http looks at the body of its own to see whether somebody waits to be
+	// told to send it, and would wait for him too.
+	limited := *r
+	limited.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	s.route(w, &limited)
 }
 
 // secure sets what keeps a browser from doing more with an answer than to show it.

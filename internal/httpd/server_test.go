@@ -158,6 +158,18 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
+// Who asks first whether to send a body is not kept waiting for an answer until it comes.
+func TestWhoAsksBeforeItSendsIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := serve(t, Config{Read: patience}, Deps{}, nil)
+	start := time.Now()
+	res, body := raw(t, s, "POST /hooks/nope HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n")
+	want(t, "a path with nothing", res, body, 404)
+	if d := time.Since(start); d > patience/2 {
+		t.Errorf("it took %v", d)
+	}
+}
+
 func TestAPortThatIsTakenIsNamedAndTriedAgain(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
