@@ -186,10 +186,7 @@ func (d Deps) changeNotes(ctx context.Context, tx *db.Tx, subject, name string, 
 
 // SweepNotes drops the groups of short memory of which every entry is over, and returns
 // how many.
-func (d Deps) SweepNotes(ctx context.Context) (n int64, err error) {
-	err = d.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		n, err = tx.Exec(ctx, "DELETE FROM loop_notes WHERE id IN (SELECT id FROM loop_notes WHERE expires > 0 AND expires <= $1 ORDER BY expires LIMIT 1000)", tx.Now())
-		return err
-	})
-	return n, err
+func (d Deps) SweepNotes(ctx context.Context) (int64, error) {
+	const over = "DELETE FROM loop_notes WHERE id IN (SELECT id FROM loop_notes WHERE expires > 0 AND expires <= $1 ORDER BY expires LIMIT 1000)"
+	return d.removeAll(ctx, over, d.DB.Time())
 }

@@ -244,3 +244,32 @@ func TestUpkeepWithoutAModelCostsNothing(t *testing.T) {
 		t.Errorf("%d", rec.Cost)
 	}
 }
+
+func TestUpkeepForgetsAllThatIsOverHoweverMuchItIs(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		h := open(t, d, setup{ships: func(h *house) []Loop { return []Loop{MemoryUpkeep(h.mem)} }})
+		for range 11 {
+			err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				for range 100 {
+					if err := h.d.logTx(ctx, tx, "loop:x", "", Info, "said"); err != nil {
+						return err
+					}
+				}
+				_, err := tx.Exec(ctx, "UPDATE loop_logs SET at = 1")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rec := h.do("memory-upkeep")
+		if lines, err := h.d.Lines(t.Context(), "loop:x", "", 0, 1000); err != nil || len(lines) != 0 {
+			t.Errorf("%d lines are left, %v", len(lines), err)
+		}
+		if lines, err := h.d.Lines(t.Context(), "loop:memory-upkeep", rec.ID, 0, 9); err != nil || len(lines) != 1 || !strings.Contains(lines[0].Text, "1100 lines") {
+			t.Errorf("it said %v, %v", lines, err)
+		}
+	})
+}
