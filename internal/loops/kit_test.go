@@ -412,6 +412,7 @@ func TestACodingAgentIsARunOfItsOwn(t *testing.T) {
 func TestSendNeverMakesAnInboxForAName(t *testing.T) {
 	t.Parallel()
 	sends := loop("sends", func(ctx context.Context, k *Kit) error { return k.Send(ctx, "s", k.Config("to"), "hi") })
+	sends.Settings = map[string][]string{"to": nil}
 	for _, to := range []string{"Priya", "local:enginer", "conv_0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b"} {
 		h := open(t, sqlite(t), setup{loops: []Loop{sends}, set: map[string]Setting{"sends": {Values: map[string]string{"to": to}}}})
 		if rec := h.fails("sends"); rec.ErrorClass != fault.NotFound {

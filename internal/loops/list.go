@@ -128,8 +128,8 @@ func (l *Loops) judge(s *Status, now time.Time) {
 // intervals is how many of its intervals a schedule may be quiet for.
 const intervals = 3
 
-// quiet reports whether a schedule had more than three instants since from, the last of
-// them a while ago.
+// quiet reports whether a schedule had three instants since from, the last of them more
+// than a minute ago.
 func quiet(plan trigger.Schedule, from, now time.Time) bool {
 	zone := plan.Zone
 	if zone == "" {

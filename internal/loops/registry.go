@@ -33,8 +33,9 @@ type Loop struct {
 	Version int
 	On      []trigger.On
 	Run     func(ctx context.Context, k *Kit) error
-	Off     bool          // until the configuration turns it on
-	Every   time.Duration // how often it is to run, for its health; 0 where that does not follow from On
+	Off     bool // until the configuration turns it on
+	// Settings are those it knows, each with the values it can have; nil for any.
+	Settings map[string][]string
 }
 
 // Setting is what the configuration says of a loop.
@@ -72,7 +73,8 @@ type Loops struct {
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`)
 
 // New returns the loops with their settings. role bounds all of them. Errors: Config if a
-// setting is of no loop, Internal if a loop is not whole or there twice.
+// setting is of no loop, or one that its loop does not know, Internal if a loop is not
+// whole or there twice.
 func New(d Deps, b *budget.Budget, role *policy.Role, targets Targets, all []Loop, set map[string]Setting) (*Loops, error) {
 	l := &Loops{d: d, budget: b, role: role, targets: targets, byName: map[string]Loop{}, set: set, began: d.DB.Time()}
 	for _, x := range all {
@@ -81,12 +83,33 @@ func New(d Deps, b *budget.Budget, role *policy.Role, targets Targets, all []Loo
 		}
 		l.byName[x.Name] = x
 	}
-	for name := range set {
-		if _, there := l.byName[name]; !there {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		x, there := l.byName[name]
+		if !there {
 			return nil, fault.New(fault.Config, "loops.%s: no loop is called that", name).WithHint("the loops are %s", strings.Join(l.Names(), ", "))
+		}
+		if err := x.takes(set[name].Values); err != nil {
+			return nil, err
 		}
 	}
 	return l, nil
+}
+
+// takes refuses settings that would have no effect.
+func (x Loop) takes(values map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		can, known := x.Settings[name]
+		switch {
+		case !known && len(x.Settings) == 0:
+			return fault.New(fault.Config, "loops.%s.set: the loop has no setting, so none is called %q", x.Name, name)
+		case !known:
+			return fault.New(fault.Config, "loops.%s.set: no setting is called %q", x.Name, name).
+				WithHint("there are %s", strings.Join(slices.Sorted(maps.Keys(x.Settings)), ", "))
+		case can != nil && !slices.Contains(can, values[name]):
+			return fault.New(fault.Config, "loops.%s.set: %s cannot be %q", x.Name, name, values[name]).WithHint("it is one of %s", strings.Join(can, ", "))
+		}
+	}
+	return nil
 }
 
 // Names are the names of the loops, in order.

@@ -25,6 +25,16 @@ func TestTheRegistryRefusesWhatCannotBeDone(t *testing.T) {
 	t.Parallel()
 	d := Deps{DB: sqlite(t)}
 	whole := loop("whole", nothingToDo)
+	set := loop("set", nothingToDo)
+	set.Settings = map[string][]string{"merge": {"true", "false"}, "to": nil}
+	with := func(loop, name, value string) map[string]Setting {
+		return map[string]Setting{loop: {Values: map[string]string{name: value}}}
+	}
+	for _, good := range []map[string]Setting{with("set", "merge", "false"), with("set", "to", "anybody"), {"whole": {Timeout: time.Minute}}} {
+		if _, err := New(d, nil, nil, nil, []Loop{whole, set}, good); err != nil {
+			t.Errorf("%v: %v", good, err)
+		}
+	}
 	for name, c := range map[string]struct {
 		loops []Loop
 		set   map[string]Setting
@@ -36,6 +46,9 @@ func TestTheRegistryRefusesWhatCannotBeDone(t *testing.T) {
 		"no run":    {[]Loop{{Name: "x", Description: "x", On: []trigger.On{{Manual: true}}}}, nil, fault.Internal},
 		"unstarted": {[]Loop{{Name: "x", Description: "x", Run: nothingToDo}}, nil, fault.Internal},
 		"setting":   {[]Loop{whole}, map[string]Setting{"hole": {}}, fault.Config},
+		"no such":   {[]Loop{set}, with("set", "mrge", "true"), fault.Config},
+		"none":      {[]Loop{whole}, with("whole", "merge", "true"), fault.Config},
+		"value":     {[]Loop{set}, with("set", "merge", "yes"), fault.Config},
 	} {
 		if _, err := New(d, nil, nil, nil, c.loops, c.set); !fault.Is(err, c.class) {
 			t.Errorf("%s: %v", name, err)

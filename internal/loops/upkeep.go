@@ -34,8 +34,9 @@ const (
 func MemoryUpkeep(facts Facts) Loop {
 	return Loop{
 		Name: "memory-upkeep", Description: "clears away what is over in memory; with merge=true it proposes to merge facts that say nearly the same, which asks a model",
-		On:  []trigger.On{{Schedule: &trigger.Schedule{When: "40 4 * * *"}}, {Manual: true}},
-		Run: func(ctx context.Context, k *Kit) error { return upkeep(ctx, k, facts) },
+		On:       []trigger.On{{Schedule: &trigger.Schedule{When: "40 4 * * *"}}, {Manual: true}},
+		Settings: map[string][]string{"merge": {"true", "false"}, "gateway_model": {"summary", "main"}},
+		Run:      func(ctx context.Context, k *Kit) error { return upkeep(ctx, k, facts) },
 	}
 }
 
