@@ -392,6 +392,27 @@ func TestTwoTargetsOnOnePathAreRefusedWithBothNames(t *testing.T) {
 	})
 }
 
+func TestHeadersThatLetInOrProveAreNotKept(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.replace(on("x", hook(Webhook{Path: "x", Scheme: Open})))
+		h.live()
+		head := header("X-Event", "kept", "User-Agent", "kept")
+		for _, name := range []string{
+			"Authorization", "Proxy-Authorization", "X-Auth-Key", "Cookie", "Set-Cookie", "X-Hub-Signature", "X-Signature-256", "Stripe-Signature",
+			"X-Shopify-Hmac-Sha256", "X-Gitlab-Token", "X-Secret", "X-Password", "X-Apikey", "X-Api-Key", "X-Vault-Credential",
+		} {
+			head.Set(name, "hidden")
+		}
+		h.wantCode(h.call("x", "a", head), 200)
+		h.until(func() bool { return len(h.works()) == 1 })
+		text := string(h.works()[0].Payload)
+		if strings.Contains(text, "hidden") || strings.Count(text, "kept") != 2 {
+			t.Errorf("the payload is %s", text)
+		}
+	})
+}
+
 func TestBytesThatAreNoTextAreKept(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, h *house) {
@@ -460,6 +481,36 @@ func TestWhatCannotBeKeptIsToBeSentAgain(t *testing.T) {
 		}
 		if got = h.call("large", "a", nil); got.code != 503 || got.head.Get("Retry-After") == "" || got.Error.Class != fault.Unavailable {
 			t.Errorf("a store that is closed: %+v", got)
+		}
+	})
+}
+
+func TestWhatWasRefusedIsCountedUntilItCanBeWritten(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.setSecret("gh", githubSecret)
+		h.replace(on("x", hook(Webhook{Path: "x", Scheme: GitHub, Secrets: []string{"gh"}})))
+		h.wantCode(h.call("x", "a", nil), 401)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := h.FlushRefusals(over); err == nil {
+			t.Fatal("it was written after its time")
+		}
+		h.wantCode(h.call("x", "a", github("b", "1")), 401)
+		written := h.db.Stats().Callers
+		if r := h.route("x"); r.Refused != 2 || r.RefusedAt == 0 || r.Refusal != errSignature.Error() {
+			t.Errorf("the route is %+v", r)
+		}
+		if h.db.Stats().Callers != written {
+			t.Error("to look at the routes writes")
+		}
+		for range 2 {
+			if err := h.FlushRefusals(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r := h.route("x"); r.Refused != 2 || r.Refusal != errSignature.Error() {
+				t.Errorf("written, the route is %+v", r)
+			}
 		}
 	})
 }

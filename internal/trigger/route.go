@@ -110,11 +110,9 @@ func (t *Triggers) routeOf(ctx context.Context, q db.Q, path string) (s Standing
 
 var errNoRoute = fault.New(fault.NotFound, "there is nothing here")
 
-// Routes returns every webhook by path, with the secrets that are missing.
+// Routes returns every webhook by path, with the secrets that are missing. It writes
+// nothing, so that a store that cannot be written is still told of.
 func (t *Triggers) Routes(ctx context.Context) (out []Route, err error) {
-	if err := t.FlushRefusals(ctx); err != nil {
-		return nil, err
-	}
 	err = t.db.Read(ctx, func(ctx context.Context, q db.Q) error {
 		out, err = db.All(ctx, q, func(r *db.Rows) (x Route, err error) {
 			err = r.Scan(&x.Path, &x.Target, &x.Accepted, &x.Repeated, &x.Refused, &x.SeenAt, &x.RefusedAt, &x.Refusal)
@@ -128,6 +126,9 @@ func (t *Triggers) Routes(ctx context.Context) (out []Route, err error) {
 		return err
 	})
 	for i := range out {
+		if x := t.refusals.of(out[i].Path); x.n > 0 {
+			out[i].Refused, out[i].RefusedAt, out[i].Refusal = out[i].Refused+x.n, x.at, x.why
+		}
 		for _, name := range out[i].Secrets {
 			if err := t.opt.Secrets.Check(ctx, name); err != nil {
 				out[i].Missing = append(out[i].Missing, name)
@@ -166,13 +167,35 @@ func (r *refusals) take() map[string]refusal {
 	return out
 }
 
-// FlushRefusals writes what was refused since the last time.
+// giveBack returns what was taken and not written.
+func (r *refusals) giveBack(m map[string]refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.m == nil {
+		r.m = map[string]refusal{}
+	}
+	for path, x := range m {
+		if later := r.m[path]; later.n > 0 {
+			x = refusal{x.n + later.n, later.at, later.why}
+		}
+		r.m[path] = x
+	}
+}
+
+func (r *refusals) of(path string) refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.m[path]
+}
+
+// FlushRefusals writes what was refused since the last time. What cannot be written is
+// kept for the next.
 func (t *Triggers) FlushRefusals(ctx context.Context) error {
 	m := t.refusals.take()
 	if len(m) == 0 {
 		return nil
 	}
-	return t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		for _, path := range slices.Sorted(maps.Keys(m)) {
 			_, err := tx.Exec(ctx, "UPDATE routes SET refused = refused + $1, refused_at = $2, refusal = $3 WHERE path = $4", m[path].n, m[path].at, m[path].why, path)
 			if err != nil {
@@ -181,6 +204,10 @@ func (t *Triggers) FlushRefusals(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		t.refusals.giveBack(m)
+	}
+	return err
 }
 
 // Prune forgets the calls and the chains that are older than they are remembered.
