@@ -33,5 +33,5 @@
 //
 // Everything but rates and counts of what was refused, which are written now and then.
 // Of the triggers only what is wanted is kept in memory, in step with the rows: the kinds
-// of event somebody listens to, and the routes.
+// of event somebody listens to.
 package trigger

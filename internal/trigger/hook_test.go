@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/secret"
 )
@@ -513,4 +514,16 @@ func TestWhatWasRefusedIsCountedUntilItCanBeWritten(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTargetsThatStayAsTheyAreCostNoWrite(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, dbtest.SQLite(t))
+	all := []Target{on("x", hook(Webhook{Path: "x", Scheme: Open}), events("mail.*"), On{Schedule: &Schedule{When: "@every 1h"}})}
+	h.replace(all...)
+	before := h.db.Stats().WALBytes
+	h.replace(all...)
+	if after := h.db.Stats().WALBytes; before == 0 || after != before {
+		t.Errorf("the log of the store grew from %d to %d bytes", before, after)
+	}
 }
