@@ -436,6 +436,11 @@ func (s *strict) parallel(st *Step, n *Node, names *shape, depth int) *shape {
 		steps, made := s.steps(b.Value, st.ID+"-"+b.Key+"-", names, depth+1)
 		join.Branches = append(join.Branches, Branch{Name: b.Key, Steps: steps, Place: b.Place})
 		of := added(names, made)
+		for _, own := range []string{"state", "error"} {
+			if of.fields[own] != nil {
+				s.notes.Bad(b.Place, "take another name for it", "the branch %s has a result called %q, which says how the branch ended", b.Key, own)
+			}
+		}
 		of.fields["state"], of.fields["error"] = textShape, textShape
 		result.fields[b.Key] = of
 	}

@@ -190,6 +190,7 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		of("  - foreach: {in: [a], limit: 1001, do: [{log: x}]}"):                    "from 1 to 1000",
 		of("  - foreach: {in: [a], do: [{ask: x, as: y}]}\n  - log: '{{ .y }}'"):     `there is no "y" here`,
 		of("  - parallel: {branches: {a: [{log: x}], A: [{log: x}]}}"):               "one name but for its letters' case",
+		of("  - parallel: {branches: {a: [{ask: x, as: state}]}}"):                   `a result called "state", which says how the branch ended`,
 		of("  - parallel: {join: quorum, quorum: 3, branches: {a: [{log: x}]}}"):     "cannot be reached",
 		of("  - parallel: {quorum: 1, branches: {a: [{log: x}]}}"):                   "no meaning with join: all",
 		of("  - log: '{{ range 100 }}x{{ end }}'"):                                   "range counts to a number",
