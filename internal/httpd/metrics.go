@@ -31,11 +31,6 @@ func Gauge(name, help string, value float64) Metric {
 	return Metric{Name: name, Help: help, Samples: []Sample{{Value: value}}}
 }
 
-// Counter is a Metric of one value that only grows.
-func Counter(name, help string, value float64) Metric {
-	return Metric{Name: name, Help: help, Counter: true, Samples: []Sample{{Value: value}}}
-}
-
 var (
 	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)

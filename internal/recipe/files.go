@@ -71,9 +71,7 @@ func look(dir string, more []string) ([]found, error) {
 	return out, nil
 }
 
-// ReadFile reads one file, of which nobody but this user may be the author.
-func ReadFile(path string) ([]byte, error) { return readFile(path) }
-
+// readFile reads one file, of which nobody but this user may be the author.
 func readFile(path string) (text []byte, err error) {
 	before, err := os.Stat(path) // a pipe would block the opening
 	if err != nil {

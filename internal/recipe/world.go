@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// EventKinds are the kinds of event a recipe can wait for, those of KARMAX first.
+// eventKinds are the kinds of event a recipe can wait for, those of KARMAX first.
 var eventKinds = []string{
 	"comms.message", "comms.sent", "timer.fired", "webhook.fired", "scheduler.job", "delegation.completed", "memory.updated",
 	"tool.called", "tool.result", "system.critical", "user.defined",
@@ -17,11 +17,8 @@ var eventKinds = []string{
 	"secret.set", "secret.removed", "system.clock", "approval.asked", "approval.resolved",
 }
 
-// EventKinds are the kinds of event a recipe can wait for.
-func EventKinds() []string { return slices.Clone(eventKinds) }
-
-// KnownEvent reports whether a kind, or the family "tool.*", can be waited for.
-func KnownEvent(kind string) bool {
+// knownEvent reports whether a kind, or the family "tool.*", can be waited for.
+func knownEvent(kind string) bool {
 	if slices.Contains(eventKinds, kind) || kind == "*" {
 		return true
 	}
@@ -56,7 +53,7 @@ func (r *Recipe) outside(w World, all []*Recipe) *Notes {
 		bad = notes.Warn
 	}
 	for _, on := range r.On {
-		if on.Event != nil && !KnownEvent(on.Event.Kind) {
+		if on.Event != nil && !knownEvent(on.Event.Kind) {
 			bad(on.Place, nearFix(on.Event.Kind, eventKinds), "no event is of kind %q", clip(on.Event.Kind))
 		}
 		if on.Webhook != nil && w.Secrets != nil {

@@ -23,9 +23,6 @@ type Match struct {
 	Exists *bool    `json:"exists,omitempty"`
 }
 
-// Equal is the Match of one text.
-func Equal(text string) Match { return Match{Equal: &text} }
-
 func (f *EventFilter) check() error {
 	if len(f.Kinds) == 0 || len(f.Kinds) > maxKinds || len(f.Where) > maxWhere {
 		return fault.New(fault.Invalid, "an event trigger has 1 to %d kinds and at most %d conditions", maxKinds, maxWhere)

@@ -27,7 +27,7 @@ func (tr Trigger) value(key string) string {
 func TestAnEventStartsWhatListensWithItsPayload(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, h *house) {
-		h.replace(on("all", events("mail.*")), on("one", On{Event: &EventFilter{Kinds: []string{"mail.came"}, Where: map[string]Match{"from.name": Equal("ada")}}}))
+		h.replace(on("all", events("mail.*")), on("one", On{Event: &EventFilter{Kinds: []string{"mail.came"}, Where: map[string]Match{"from.name": equal("ada")}}}))
 		h.live()
 		h.emit("mail:1", "mail.went", map[string]any{"from": map[string]string{"name": "ada"}})
 		id := h.emit("mail:1", "mail.came", map[string]any{"from": map[string]string{"name": "ada"}, "size": 3})
@@ -475,8 +475,8 @@ func TestConditionsOnPayloads(t *testing.T) {
 		m    Match
 		want bool
 	}{
-		{"s", Equal("abc"), true}, {"s", Equal("ab"), false}, {"n", Equal("1.50"), true}, {"n", Equal("1.5"), false}, {"b", Equal("true"), true},
-		{"z", Equal("null"), true}, {"o.k", Equal("v"), true}, {"o.x", Equal(""), false}, {"dotted.key", Equal("d"), true},
+		{"s", equal("abc"), true}, {"s", equal("ab"), false}, {"n", equal("1.50"), true}, {"n", equal("1.5"), false}, {"b", equal("true"), true},
+		{"z", equal("null"), true}, {"o.k", equal("v"), true}, {"o.x", equal(""), false}, {"dotted.key", equal("d"), true},
 		{"s", Match{OneOf: []string{"x", "abc"}}, true}, {"s", Match{OneOf: []string{}}, false}, {"s", Match{Prefix: &begin}, true},
 		{"n", Match{Prefix: &begin}, false}, {"z", Match{Exists: &yes}, true}, {"q", Match{Exists: &yes}, false}, {"q", Match{Exists: &no}, true},
 	} {
@@ -515,3 +515,5 @@ func TestAListenerHearsWhatComesRightAfterIt(t *testing.T) {
 		}
 	})
 }
+
+func equal(text string) Match { return Match{Equal: &text} }
