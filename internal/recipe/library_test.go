@@ -378,6 +378,16 @@ func TestChangesOfFilesAreSeen(t *testing.T) {
 	until("a=two b=two")
 	s.remove("a.yaml")
 	until("b=two")
+	if os.PathSeparator == '/' { // the way out that is told of such a file
+		s.write("c.new", saying("c", "one"))
+		s.chmod("c.new", 0o666)
+		if err := os.Rename(filepath.Join(s.dir, "c.new"), filepath.Join(s.dir, "c.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		until("c.yaml! b=two")
+		s.chmod("c.yaml", 0o600)
+		until("b=two c=one")
+	}
 	s.Stop()
 	s.Stop()
 }

@@ -52,6 +52,13 @@ func (l *Library) Stop() {
 	}
 }
 
+// ails reports whether the last look found something that a change of modes may mend.
+func (l *Library) ails() bool {
+	l.loading.Lock()
+	defer l.loading.Unlock()
+	return l.trouble != "" || len(l.broken) > 0
+}
+
 // watchAll watches the directories of all files, and those that links lead to. It is called
 // before every look: what is watched already stays so.
 func (l *Library) watchAll(w *fsnotify.Watcher) {
@@ -97,7 +104,7 @@ func (l *Library) watch(ctx context.Context, w *fsnotify.Watcher) {
 				events = nil
 				continue
 			}
-			if e.Op == fsnotify.Chmod {
+			if e.Op == fsnotify.Chmod && !l.ails() {
 				continue // programs that back up or index do nothing else
 			}
 			if since.IsZero() {
