@@ -164,6 +164,34 @@ func TestAMoveGoesOnWhereItWasCutOff(t *testing.T) {
 	}
 }
 
+// The tables are made one migration after the other.
+func TestAMoveGoesOnWhereItsTablesWereBeingMade(t *testing.T) {
+	t.Parallel()
+	m := setupMove(t)
+	steps, err := db.Migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.begin()
+	half := db.WithMigrations(m.to, steps[:len(steps)/2])
+	half.Moving = true
+	d, err := db.Open(t.Context(), half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.begin()
+	seat := m.seat()
+	if _, err := m.from.CopyTo(t.Context(), seat, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.from.FinishMove(t.Context(), seat, "source"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAMoveIsRefusedByADatabaseThatHoldsAnything(t *testing.T) {
 	t.Parallel()
 	for _, there := range []string{"CREATE TABLE mine (n INT)", "CREATE VIEW mine AS SELECT 1"} {

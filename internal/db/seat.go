@@ -235,7 +235,7 @@ func (s *Seat) look(ctx context.Context) (*Holder, error) {
 	if moving && !s.o.Moving {
 		return nil, errHalfMoved
 	}
-	if !tables {
+	if !tables || s.o.Moving { // a move that was cut off may have left some of the tables
 		if err := makeSchema(ctx, s.o); err != nil {
 			return nil, err
 		}
@@ -270,7 +270,8 @@ func readHolder(row interface{ Scan(dest ...any) error }) (*Holder, error) {
 	return &h, nil
 }
 
-// makeSchema gives an empty database its tables. Nobody can have a seat there.
+// makeSchema gives a database its tables that is empty or, where a store is moved to
+// it, has some. No daemon can have a seat there.
 func makeSchema(ctx context.Context, o SeatOptions) error {
 	d := newDB(Options{DSN: o.DSN, Logger: o.Logger, Moving: o.Moving})
 	defer d.release()
