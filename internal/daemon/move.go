@@ -78,8 +78,11 @@ func MoveStore(ctx context.Context, o Options, to *config.Loaded, report func(ta
 	if out.Head, err = eventlog.NewLog(from, k.Vault(), o.Logger, eventlog.Options{}).Head(ctx); err != nil {
 		return out, err
 	}
-	if out.Already, err = db.BeginMove(ctx, storeOptions(target).DSN, memory.Public); err != nil || out.Already {
+	if out.Already, err = db.BeginMove(ctx, storeOptions(target).DSN, memory.Public); err != nil {
 		return out, err
+	}
+	if out.Already {
+		return out, checkMoved(ctx, from, target, out.Head)
 	}
 	tables, err := move(ctx, from, target, k.Vault(), out.Head, memory.Public, report)
 	for _, t := range tables {
@@ -112,6 +115,38 @@ func move(ctx context.Context, from *db.DB, target Options, v *vault.Vault, head
 		return nil, fmt.Errorf("what was moved: %w", err)
 	}
 	return tables, from.FinishMove(ctx, seat, source)
+}
+
+// checkMoved refuses a source that was worked with after it was moved: what it has done
+// since is not in the database, and whoever switches now would lose it. head is its last
+// event.
+func checkMoved(ctx context.Context, from *db.DB, target Options, head int64) error {
+	d, err := db.Open(ctx, db.Options{DSN: storeOptions(target).DSN, ReadOnly: true, Logger: target.Logger})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	eventAt := func(d *db.DB) (id string, newest int64, err error) {
+		err = d.Read(ctx, func(ctx context.Context, q db.Q) error {
+			return q.QueryRow(ctx, `SELECT COALESCE((SELECT id FROM events WHERE position = $1), ''),
+				(SELECT value FROM heads WHERE name = 'log')`, head).Scan(&id, &newest)
+		})
+		return id, newest, err
+	}
+	here, _, err := eventAt(from)
+	if err != nil {
+		return err
+	}
+	there, newest, err := eventAt(d)
+	if err != nil {
+		return err
+	}
+	if newest >= head && (there == here || there == "") { // one that is not there any more was forgotten
+		return nil
+	}
+	return fault.New(fault.Conflict, "the store was moved to this database before, and %s was worked with since: what it did then is not there",
+		target.Instance.StateDB()).
+		WithHint("move it to a new, empty database; or, if the database is the one that is right, let store in the configuration name it")
 }
 
 // StoreState says where the store of an instance is.

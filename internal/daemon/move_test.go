@@ -61,6 +61,16 @@ func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
 		t.Errorf("moved again: %+v, %v", again, err)
 	}
 
+	// Worked with again where it was, it is not what was moved any more.
+	c, stop = up(t, o)
+	_ = ask(t, c, "remember that the gate code is 9999")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := MoveStore(t.Context(), o, to, quiet); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "was worked with since") {
+		t.Errorf("moved again after more work: %+v, %v", again, err)
+	}
+
 	o.Config = to
 	if s, err := LookAtStore(t.Context(), o); err != nil || s.Problem != "" || s.Store != "postgres" || s.Active != "" || s.Head != moved.Head {
 		t.Errorf("store status: %+v, %v", s, err)
