@@ -107,6 +107,8 @@ func work(ctx context.Context, o Options, t turn) (err error) {
 			return *cause
 		}
 		d.log.Info("stopping: asked by a client")
+	case <-t.asked():
+		d.log.Info("stopping: asked by a client while it was becoming the active node")
 	case <-t.lost():
 		d.log.Warn("another node has become the active one: everything is stopped here")
 		return db.ErrReplaced

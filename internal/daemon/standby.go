@@ -37,6 +37,15 @@ func (t turn) lost() <-chan struct{} {
 	return t.seat.Lost()
 }
 
+// asked is closed when a client has asked the node that waited to end; nil, which never
+// is, where nobody waited. It may have been asked while it was becoming the active one.
+func (t turn) asked() <-chan struct{} {
+	if t.standby == nil {
+		return nil
+	}
+	return t.standby.asked
+}
+
 // name tells the turns of a process apart for the engine of runs, which takes every
 // earlier node of one home for dead. That of an earlier turn is not: a call that
 // ignores its end may still be under way in this process.

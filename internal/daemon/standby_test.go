@@ -104,6 +104,18 @@ func TestAStandbyWritesNothingSaysWhoIsActiveAndTakesOver(t *testing.T) {
 	}
 }
 
+func TestANodeThatIsToEndEndsAlsoWhileItBecomesTheActiveOne(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	s := newStandby(o)
+	s.ask()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := work(ctx, o, turn{standby: s}); err != nil || ctx.Err() != nil {
+		t.Errorf("it ended with %v, %v", err, ctx.Err())
+	}
+}
+
 func TestAPersonIsAskedOnceForAllTurns(t *testing.T) {
 	t.Parallel()
 	asked := 0
