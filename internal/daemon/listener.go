@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"crypto/subtle"
+	"io"
+	"net/http"
 	"runtime"
 	"time"
 
@@ -62,7 +64,17 @@ func (s *standby) listen(ctx context.Context) (stop func(context.Context) error,
 	if err != nil || l == nil {
 		return func(context.Context) error { return nil }, err
 	}
+	l.Mount(trigger.HooksPath, http.HandlerFunc(takeNoHook))
 	return l.Stop, l.Start(ctx)
+}
+
+// takeNoHook answers a webhook where none can be kept: whoever sends it tries again, as
+// it would not after being told that there is nothing here.
+func takeNoHook(rw http.ResponseWriter, _ *http.Request) {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Retry-After", "10")
+	rw.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(rw, `{"error":{"class":"unavailable","message":"another node is active"}}`+"\n") // the caller is gone: nothing is to be done
 }
 
 // unready lists why no work is taken now.

@@ -167,3 +167,30 @@ func TestAnAdminTokenIsNoSecretOfAWebhookAndNotShort(t *testing.T) {
 		t.Error("the token is not told from others")
 	}
 }
+
+// A sender that is told of nothing here does not come again.
+func TestAStandbyHasWebhooksSentAgain(t *testing.T) {
+	t.Parallel()
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := newStandby(options(t, "listen: {address: '"+addr+"'}\n")).listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &heard{t: t, addr: addr}
+	if status, body := h.do(http.MethodPost, "/hooks/deploy", "{}"); status != http.StatusServiceUnavailable || !strings.Contains(body, "unavailable") {
+		t.Errorf("a webhook was answered %d %s", status, body)
+	}
+	if status, _ := h.do(http.MethodGet, "/elsewhere", ""); status != http.StatusNotFound {
+		t.Errorf("what is not there was answered %d", status)
+	}
+	if err := stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
