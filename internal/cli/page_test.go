@@ -16,6 +16,24 @@ import (
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
+// What a recipe lacks a grant for is told from what went wrong.
+func TestARunThatWasDeniedHasItsExitCode(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		state string
+		class fault.Class
+		want  int
+	}{{"completed", "", 0}, {"cancelled", "", 1}, {"failed", "", 1}, {"failed", fault.Unavailable, 1}, {"failed", fault.Denied, 3}} {
+		r := wire.Run{ID: "run_1", State: tc.state}
+		if tc.class != "" {
+			r.Error = &wire.Problem{Class: tc.class, Message: "m"}
+		}
+		if got := fault.Exit(runEnded(r)); got != tc.want {
+			t.Errorf("%s %s: exit code %d, want %d", tc.state, tc.class, got, tc.want)
+		}
+	}
+}
+
 func TestOutcomesHaveTheirExitCodes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

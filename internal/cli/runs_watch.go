@@ -59,11 +59,14 @@ func runEnded(r wire.Run) error {
 	case "cancelled":
 		return fault.New(fault.Cancelled, "the run was cancelled").WithHint("%s", hint)
 	case "failed":
-		text := "the run failed"
+		text, class := "the run failed", fault.Conflict
 		if r.Error != nil {
 			text += ": " + oneLine(r.Error.Message)
+			if r.Error.Class == fault.Denied {
+				class = fault.Denied
+			}
 		}
-		return fault.New(fault.Conflict, "%s", text).WithHint("%s", hint)
+		return fault.New(class, "%s", text).WithHint("%s", hint)
 	}
 	return nil
 }
