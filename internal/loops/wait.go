@@ -45,7 +45,7 @@ func (k *Kit) After(ctx context.Context, step, id string, d time.Duration, paylo
 		return fault.New(fault.Invalid, "a timer in %s is further than a hundred years", d)
 	}
 	return k.rows(ctx, step, func(ctx context.Context, tx *db.Tx) error {
-		return k.d.Triggers.ArmTx(ctx, tx, k.who.Subject, id, tx.Now()+d.Microseconds(), payload, label.Join(k.Label(), own()), k.tr)
+		return k.d.Triggers.ArmTx(ctx, tx, k.who.Subject, id, tx.Now()+d.Microseconds(), payload, label.Join(k.Label(), own()))
 	})
 }
 

@@ -142,15 +142,12 @@ type armed struct {
 	ID      string          `json:"id"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Label   label.Label     `json:"label"`
-	Depth   int             `json:"depth,omitempty"`
-	Root    string          `json:"root,omitempty"`
 }
 
 // ArmTx starts target once more at a time, with a payload (an object) whose words have
-// label l. Arming the same id of a target again moves it. by is the trigger of the run
-// that arms it.
-func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label, by Trigger) error {
-	raw, err := json.Marshal(armed{ID: timer, Payload: payload, Label: l, Depth: by.Depth, Root: by.Root})
+// label l. Arming the same id of a target again moves it.
+func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label) error {
+	raw, err := json.Marshal(armed{ID: timer, Payload: payload, Label: l})
 	if err != nil {
 		return fault.New(fault.Invalid, "payload of timer %q: %w", timer, err)
 	}
@@ -194,7 +191,7 @@ func (t *Triggers) timerFired(ctx context.Context, tx *db.Tx, e eventlog.Event) 
 		return fault.New(fault.Verification, "payload of timer %s: %w", timer.ID, err)
 	}
 	_, err = t.start(ctx, tx, s, Trigger{
-		Kind: ByTimer, Name: a.ID, At: timer.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: a.Label, Root: a.Root,
+		Kind: ByTimer, Name: a.ID, At: timer.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: a.Label,
 	}, origin{replay: true})
 	return err
 }

@@ -122,7 +122,7 @@ func TestAPersonATimerAndAScheduleStartIt(t *testing.T) {
 			t.Fatal(id, err)
 		}
 		err = h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			return h.ArmTx(ctx, tx, "loop:x", "tick", tx.Now()+1, json.RawMessage(`{"b":2}`), label.Of(label.Own, label.OperatorOnly), Trigger{})
+			return h.ArmTx(ctx, tx, "loop:x", "tick", tx.Now()+1, json.RawMessage(`{"b":2}`), label.Of(label.Own, label.OperatorOnly))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAPersonATimerAndAScheduleStartIt(t *testing.T) {
 			got[tr.Kind] = tr
 		}
 		for kind, key := range map[string]string{ByHand: "a", ByTimer: "b", BySchedule: "job_id"} {
-			if tr := got[kind]; tr.value(key) == "" || tr.Event == "" || tr.Label.Tainted() {
+			if tr := got[kind]; tr.value(key) == "" || tr.Event == "" || tr.Root != tr.Event || tr.Depth != 0 || tr.Label.Tainted() {
 				t.Errorf("%s: %+v", kind, tr)
 			}
 		}
@@ -193,7 +193,7 @@ func TestAPausedTargetStartsNothingAndSaysWhatCame(t *testing.T) {
 		h.replace(x) // a new definition does not wake it
 		h.emit("job:1", "job.came", nil)
 		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			if err := h.ArmTx(ctx, tx, "loop:x", "tick", tx.Now()+1, nil, label.Label{}, Trigger{}); err != nil {
+			if err := h.ArmTx(ctx, tx, "loop:x", "tick", tx.Now()+1, nil, label.Label{}); err != nil {
 				return err
 			}
 			id, err := h.StartTx(ctx, tx, "loop:x", Trigger{Kind: ByRun})
@@ -303,7 +303,7 @@ func TestATargetThatIsGoneLeavesItsRunsToTheirDefinition(t *testing.T) {
 			t.Errorf("runs: %+v %v", list, err)
 		}
 		err = h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			return h.ArmTx(ctx, tx, "loop:x", "late", tx.Now()+1, nil, label.Label{}, Trigger{})
+			return h.ArmTx(ctx, tx, "loop:x", "late", tx.Now()+1, nil, label.Label{})
 		})
 		if err != nil {
 			t.Fatal(err)
