@@ -88,14 +88,15 @@ func (d *Daemon) unready(context.Context) (out []string) {
 	return out
 }
 
-// isAdmin reports whether a token is the one of the configuration.
+// isAdmin reports whether a token is the one of the configuration. One that was set too
+// short since the start lets nobody in.
 func (d *Daemon) isAdmin(ctx context.Context, token string) bool {
 	name := d.o.Config.Config.Listen.AdminToken
 	if name == "" {
 		return false
 	}
 	v, err := d.secrets.Resolve(ctx, name)
-	return err == nil && subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(token)) == 1
+	return err == nil && len(v.Reveal()) >= minToken && subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(token)) == 1
 }
 
 // minToken is how long an admin token has to be.
@@ -156,6 +157,8 @@ func (d *Daemon) checkListener(ctx context.Context) (out []wire.Check) {
 	}
 	if name := d.o.Config.Config.Listen.AdminToken; name != "" && d.secrets.Check(ctx, name) != nil {
 		out = append(out, wire.Check{ID: "listener.admin", Status: "warn", Detail: "the admin token is not set, so nobody is admin", Hint: "ombud secret set " + name})
+	} else if err := d.checkAdminToken(ctx); err != nil {
+		out = append(out, wire.Check{ID: "listener.admin", Status: "fail", Detail: err.Error(), Hint: fault.HintOf(err)})
 	}
 	routes, err := d.triggers.Routes(ctx)
 	if err != nil {

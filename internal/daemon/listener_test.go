@@ -162,6 +162,13 @@ func TestAnAdminTokenIsNoSecretOfAWebhookAndNotShort(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	h.d.o.Config.Config.Listen.AdminToken = "short" // set since the start
+	if h.d.isAdmin(t.Context(), "sesame") {
+		t.Error("a short token lets somebody in")
+	}
+	if all := fmt.Sprint(h.d.checkListener(t.Context())); !strings.Contains(all, "listener.admin fail") || !strings.Contains(all, "fewer than 16") {
+		t.Errorf("doctor says %s", all)
+	}
 	h.d.o.Config.Config.Listen.AdminToken = "good"
 	if !h.d.isAdmin(t.Context(), "0123456789abcdef0123456789abcdef") || h.d.isAdmin(t.Context(), "one and the same secret") || h.d.isAdmin(t.Context(), "") {
 		t.Error("the token is not told from others")
