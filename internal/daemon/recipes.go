@@ -125,6 +125,9 @@ func (d *Daemon) recipeSwitch(turn func(ctx context.Context, target, by string) 
 		if err != nil {
 			return out, err
 		}
+		if s.Recipe == nil {
+			return out, recipe.Fault(s.Problems)
+		}
 		if _, err := turn(ctx, recipe.Subject(s.Name), byOperator); err != nil {
 			return out, err
 		}
