@@ -268,4 +268,36 @@ func TestRecipesAreHeldAgainstEachOtherAndTheWorld(t *testing.T) {
 	}
 }
 
+func TestAnUnknownKindOfEventSaysWhichThereAre(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{
+		"comms.mesage": `did you mean "comms.message"?`, "memory.everything": "it is one of memory.updated", "notices": "comms.*, timer.*",
+	} {
+		if got := eventFix(kind); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
+}
+
+// Two ranges for one key, as 1 to 1000 and 1 to 16, help nobody.
+func TestANumberThatIsWrongIsToldOnce(t *testing.T) {
+	t.Parallel()
+	_, problems := Read("x.yaml", []byte(`ombud: recipe/v1
+name: x
+on: {manual: true}
+steps:
+  - foreach: {in: "[1]", limit: 0, concurrency: 99, do: [{log: x}]}
+  - parallel: {join: quorum, quorum: 0, branches: {one: [{log: x}], two: [{log: y}]}}
+`), testNow, nil)
+	all := allOf(problems)
+	for _, want := range []string{"limit is a whole number from 1 to 1000", "concurrency is a whole number from 1 to 16", "quorum is a whole number from 1 to 16"} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("not once: %q in\n%s", want, all)
+		}
+	}
+	if len(problems) != 3 {
+		t.Errorf("%d problems:\n%s", len(problems), all)
+	}
+}
+
 type jsonText = json.RawMessage

@@ -26,6 +26,29 @@ func knownEvent(kind string) bool {
 	return family && strings.HasSuffix(begin, ".") && slices.ContainsFunc(eventKinds, func(k string) bool { return strings.HasPrefix(k, begin) })
 }
 
+// eventFix is the way out for a kind that is not known: the nearest, those of its family,
+// or the families.
+func eventFix(kind string) string {
+	if near := Nearest(kind, eventKinds); near != "" {
+		return nearFix(kind, eventKinds)
+	}
+	begin, _, _ := strings.Cut(kind, ".")
+	var kinds, families []string
+	for _, k := range eventKinds {
+		family, _, _ := strings.Cut(k, ".")
+		if family == begin {
+			kinds = append(kinds, k)
+		}
+		if !slices.Contains(families, family+".*") {
+			families = append(families, family+".*")
+		}
+	}
+	if len(kinds) > 0 {
+		return "it is one of " + strings.Join(kinds, ", ")
+	}
+	return "it is of one of the families " + strings.Join(families, ", ")
+}
+
 // World is what recipes refer to outside their files. A nil part is not looked at.
 type World struct {
 	Tools   map[string]json.RawMessage // schemas of inputs by name
@@ -54,7 +77,7 @@ func (r *Recipe) outside(w World, all []*Recipe) *Notes {
 	}
 	for _, on := range r.On {
 		if on.Event != nil && !knownEvent(on.Event.Kind) {
-			bad(on.Place, nearFix(on.Event.Kind, eventKinds), "no event is of kind %q", clip(on.Event.Kind))
+			bad(on.Place, eventFix(on.Event.Kind), "no event is of kind %q", clip(on.Event.Kind))
 		}
 		if on.Webhook != nil && w.Secrets != nil {
 			for _, name := range on.Webhook.Secrets {
