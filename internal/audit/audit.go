@@ -189,19 +189,23 @@ func (a *Audit) AppendTx(ctx context.Context, tx *db.Tx, e Entry) (Ref, error) {
 // entries themselves are the record.
 func (a *Audit) register(tx *db.Tx, w *writer) *db.Register {
 	return tx.Own("audit.head:"+w.chain, func(ctx context.Context, tx *db.Tx) (any, error) {
-		var newest int64
-		if err := tx.QueryRow(ctx, `SELECT max(epoch) FROM audit_chains WHERE node = $1`, a.node).Scan(&newest); err != nil {
+		if err := a.newest(ctx, tx, w); err != nil {
 			return nil, err
-		}
-		if newest != w.epoch {
-			return nil, a.superseded()
 		}
 		return lastEntry(ctx, tx, w.chain, w.start)
 	}, func(context.Context, *db.Tx, any) error { return nil })
 }
 
-func (a *Audit) superseded() error {
-	return fault.New(fault.Conflict, "a newer process of node %q has opened a chain", a.node)
+// newest is a Conflict if a newer process has opened a chain.
+func (a *Audit) newest(ctx context.Context, tx *db.Tx, w *writer) error {
+	var newest int64
+	if err := tx.QueryRow(ctx, `SELECT max(epoch) FROM audit_chains WHERE node = $1`, a.node).Scan(&newest); err != nil {
+		return err
+	}
+	if newest != w.epoch {
+		return fault.New(fault.Conflict, "a newer process of node %q has opened a chain", a.node)
+	}
+	return nil
 }
 
 // text is a field as it is recorded.
@@ -249,6 +253,9 @@ func (a *Audit) Sign(ctx context.Context) (Ref, string, error) {
 	}
 	var last anchorLine
 	err := a.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := a.newest(ctx, tx, w); err != nil { // the register may be of a batch before
+			return err
+		}
 		v, err := a.register(tx, w).Get(ctx)
 		if err != nil {
 			return err
@@ -286,6 +293,9 @@ func (a *Audit) Stop(ctx context.Context) error {
 		return nil
 	}
 	err := a.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if err := a.newest(ctx, tx, w); err != nil { // the register may be of a batch before
+			return err
+		}
 		v, err := a.register(tx, w).Get(ctx)
 		if err != nil {
 			return err
