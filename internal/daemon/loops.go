@@ -193,15 +193,20 @@ func (d *Daemon) loopLogs(ctx context.Context, req wire.LoopLogsRequest) (out wi
 	if !strings.Contains(subject, ":") {
 		subject = loops.Owner + ":" + subject
 	}
-	if _, err := d.actorOf(subject); err != nil {
-		return out, err
-	}
 	if req.Limit == 0 {
 		req.Limit = 100
 	}
 	lines, err := d.kit.Lines(ctx, subject, req.RunID, req.After, req.Limit)
+	if err != nil {
+		return out, err
+	}
+	if len(lines) == 0 { // of what is gone there may be a log all the same, and runs
+		if _, err := d.actorOf(subject); err != nil {
+			return out, err
+		}
+	}
 	for _, l := range lines {
 		out.Lines = append(out.Lines, wire.LoopLine{Seq: l.Seq, RunID: l.Run, At: l.At, Level: l.Level, Text: l.Text})
 	}
-	return out, err
+	return out, nil
 }

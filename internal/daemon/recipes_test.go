@@ -107,3 +107,36 @@ func TestARecipeLives(t *testing.T) {
 		})
 	})
 }
+
+// A run goes on when the file of its recipe is gone, and so does what can be seen of it.
+func TestTheLogOfARecipeIsThereWhenItsFileIsGone(t *testing.T) {
+	t.Parallel()
+	eachStore(t, "", func(t *testing.T, c *wire.Client, o Options) {
+		writeRecipe(t, o, "ombud: recipe/v1\nname: greet\non: {manual: true}\nsteps:\n  - log: before\n  - wait_signal: go\n  - log: after\n")
+		until(t, "the recipe", func() bool { return recipeOf(t, c, "greet").State == "on" })
+		ran, err := c.RecipeRun(t.Context(), wire.RecipeRunRequest{Name: "greet"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(o.Instance.RecipeDir(), "greet.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "that it is gone", func() bool { return recipeOf(t, c, "greet").State == "" })
+		if _, err := c.RunsSignal(t.Context(), wire.RunsSignalRequest{ID: ran.RunID, Name: "go"}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "its log", func() bool {
+			logs, err := c.LoopLogs(t.Context(), wire.LoopLogsRequest{Name: "recipe:greet"})
+			if err != nil && !fault.Is(err, fault.NotFound) { // nothing was written yet
+				t.Fatal(err)
+			}
+			return len(logs.Lines) == 2 && logs.Lines[1].Text == "after"
+		})
+		for _, name := range []string{"recipe:gret", "loop:gret", "gret"} {
+			_, err := c.LoopLogs(t.Context(), wire.LoopLogsRequest{Name: name})
+			if !fault.Is(err, fault.NotFound) || fault.HintOf(err) == "" {
+				t.Errorf("%s: %v (%s)", name, err, fault.HintOf(err))
+			}
+		}
+	})
+}

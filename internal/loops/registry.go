@@ -166,7 +166,7 @@ func (l *Loops) Actor(subject string) (Actor, error) {
 	name, is := strings.CutPrefix(subject, Owner+":")
 	x, there := l.byName[name]
 	if !is || !there {
-		return Actor{}, fault.New(fault.NotFound, "no loop is called %q", subject)
+		return Actor{}, fault.New(fault.NotFound, "no loop is called %q", name).WithHint("the loops are %s", strings.Join(l.Names(), ", "))
 	}
 	set := l.set[x.Name]
 	return Actor{Subject: subject, Role: l.role, Config: set.Values, Limits: Limits{Active: set.Timeout}}, nil

@@ -60,7 +60,7 @@ func (w *Work) Actor(subject string) (loops.Actor, error) {
 	}
 	r := w.l.Current(name)
 	if !is || r == nil {
-		return loops.Actor{}, fault.New(fault.NotFound, "no recipe is called %q", subject)
+		return loops.Actor{}, fault.New(fault.NotFound, "no recipe is called %q", strings.TrimPrefix(subject, Subject(""))).WithHint("ombud recipe list shows what there is")
 	}
 	return w.actor(r, nil)
 }
