@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -19,6 +20,9 @@ STARTED counts; PAUSED says how many triggers came meanwhile. docs/triggers.md t
 to point GitHub, Slack and others at a webhook.`,
 		example: "ombud triggers\nombud triggers --owner recipe\nombud triggers --json",
 	}, func(ctx context.Context, _ []string) error {
+		if req.Owner != "" && req.Owner != "recipe" && req.Owner != "loop" {
+			return fault.New(fault.Usage, "--owner %q is nothing that owns triggers", req.Owner).WithHint("it is recipe or loop")
+		}
 		res, err := a.client.TriggersList(ctx, req)
 		if err != nil {
 			return err
