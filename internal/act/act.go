@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -288,7 +289,11 @@ func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval
 // bind is what an approval is bound to: any change makes it another call.
 func (k *call) bind(runID, step string) []byte {
 	h := sha256.New()
-	for _, part := range []string{k.Tool, k.digest, string(k.input), k.to.Name, runID, step} {
+	parts := []string{k.Tool, k.digest, string(k.input), k.to.Name, runID, step}
+	// What the person was shown: the same input is another file where the workspace is another.
+	scopes := scopeTexts(k.scopes)
+	slices.Sort(scopes)
+	for _, part := range append(parts, scopes...) {
 		var n [8]byte
 		for i := range n {
 			n[i] = byte(len(part) >> (8 * i))

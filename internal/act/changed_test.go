@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
@@ -37,6 +39,31 @@ func TestAnApprovalIsVoidWhenAnOwnerReplacesItsTool(t *testing.T) {
 		b.decide(again, "approve")
 		expect(t, b.end(id, call)[0], OK, "second")
 	})
+}
+
+// On another node, or where a backup was restored, the same input may be another file.
+func TestAnApprovalIsVoidWhereTheCallNeedsAnotherScope(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.SQLite(t), func(o *approval.Options) { o.Hold = 50 * time.Millisecond })
+	b.add(define("t.send"), text("sent"))
+	call := to("tool/1", "t.send", `{"as":"ask"}`)
+	apr, err := b.approvals.Get(t.Context(), b.do(call)[0].Approval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.decide(apr, approval.Approve)
+	b.newTools()
+	def := define("t.send")
+	def.Scopes = func(json.RawMessage) ([]scope.Scope, error) {
+		s, err := scope.Parse("tool:elsewhere")
+		return []scope.Scope{s}, err
+	}
+	b.add(def, text("sent elsewhere"))
+	exact := to("call", "t.send", `{"as":"ask"}`)
+	expect(t, b.end(b.startWith(program{Calls: []planned{exact}, Approved: apr.ID}), exact)[0], Refused, "changed since it was approved")
+	if b.called("t.send") != 0 {
+		t.Error("it was made")
+	}
 }
 
 // A crash is no way around: a call that can be repeated is repeated only by the tool

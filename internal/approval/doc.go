@@ -3,8 +3,9 @@
 // # What an approval is
 //
 // A row bound to the hash of exactly one call: tool and its definition, input,
-// recipients, run and step. A changed argument or definition is another call and
-// needs another approval; the older question about the same step is withdrawn.
+// recipients, the scopes it needs, run and step. A changed argument, definition or
+// scope is another call and needs another approval; the older question about the same
+// step is withdrawn.
 //
 // # States
 //
