@@ -347,6 +347,9 @@ func parsePairs(v value) (map[string]string, error) {
 		if name = strings.TrimSpace(name); !found || name == "" {
 			return nil, &complaint{item: i, msg: fmt.Sprintf("%q is not NAME=VALUE", s)}
 		}
+		if _, twice := out[name]; twice {
+			return nil, &complaint{item: i, msg: fmt.Sprintf("%q is set twice", name)}
+		}
 		out[name] = strings.TrimSpace(val)
 	}
 	return out, nil

@@ -49,6 +49,8 @@ func TestProblemsNameTheirPlaceAndTheNearestName(t *testing.T) {
 		"a value as list":          {"tools: {shell: {allow: ls}}\n", `c.yaml:1:24: tools.shell.allow: takes a list: write [ls]`},
 		"a nested list":            {"tools: {shell: {allow: [[ls]]}}\n", `c.yaml:1:25: tools.shell.allow: takes a plain text here, not something nested`},
 		"twice in a list":          {"tools:\n  shell:\n    allow:\n      - ls\n      - ls\n", `c.yaml:5:9: tools.shell.allow: "ls" is in the list twice`},
+		"a setting twice":          {"loops: {memory-upkeep: {set: ['merge=true', 'merge=false']}}\n", `c.yaml:1:45: loops.memory-upkeep.set: "merge" is set twice`},
+		"no setting":               {"recipes: {webhooks: [x]}\n", `c.yaml:1:22: recipes.webhooks: "x" is not NAME=VALUE`},
 		"empty in a list":          {"tools: {shell: {allow: [ls, '']}}\n", `c.yaml:1:29: tools.shell.allow: "" is empty or has spaces around it`},
 		"key twice":                {"store: sqlite\nstore: sqlite\n", `c.yaml:2:1: store: is written twice, first in line 1`},
 		"anchor":                   {"store: &x sqlite\n", `c.yaml:1:8: store: anchors and aliases are not supported; write the value out`},
