@@ -44,10 +44,14 @@ var topKeys = []string{"name", "enabled", "on", "steps", "grants"}
 
 func (r *reader) file(n *recipe.Node) {
 	out := r.recipe
+	for _, f := range n.Fields { // first: what is said of others has it
+		if f.Key == "name" {
+			out.Name = r.name(f)
+		}
+	}
 	for _, f := range n.Fields {
 		switch f.Key {
 		case "name":
-			out.Name = r.name(f)
 		case "enabled":
 			out.Enabled = r.truth(f)
 		case "on":
@@ -130,7 +134,7 @@ func (r *reader) triggers(f recipe.Field) {
 			if !recipe.ValidPath(on.Webhook.Path) {
 				r.notes.Bad(t.Place, "write webhook: /hooks/name", "%q is no path of a webhook", r.text(t))
 			}
-			r.notes.Warn(t.Place, "name a secret, or open, for it in the configuration: recipes.webhooks."+r.recipe.Name,
+			r.notes.Warn(t.Place, fmt.Sprintf("say how it proves itself in the configuration: recipes.webhooks: [%s=SECRET], or %[1]s=open", r.recipe.Name),
 				"the webhook has no secret, so it is not mounted as it stands")
 		case "manual":
 			if on.Manual = r.truth(t); !on.Manual {

@@ -160,6 +160,10 @@ steps:
 	if got := r.Scopes(); !slices.Contains(got, "net.fetch:https://api.example.com") || !slices.Contains(got, "net.post:https://api.example.com") {
 		t.Errorf("scopes: %q", got)
 	}
+	r, problems = recipe.Read("x.yaml", []byte("on: {webhook: /x}\nsteps: [{log: x}]\nname: late\n"), testNow, Recipe)
+	if err := recipe.Fault(problems); err != nil || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].String(), "recipes.webhooks: [late=SECRET], or late=open") {
+		t.Errorf("a name that comes after the webhook: %v %v", r, err)
+	}
 	_, problems = recipe.Read("x.yaml", []byte("name: a\non: {schedule: '@daily'}\nsteps:\n  - log: '{{ .gone }}'\n"), testNow, Recipe)
 	if err := recipe.Fault(problems); err != nil {
 		t.Fatal(err)
