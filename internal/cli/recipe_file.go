@@ -31,7 +31,7 @@ func (a *app) readRecipe(path string) (*recipe.Recipe, []byte, []recipe.Problem,
 		case errors.Is(err, fs.ErrPermission):
 			class = fault.Permission
 		}
-		return nil, nil, nil, fault.New(class, "%w", err)
+		return nil, nil, nil, fault.New(class, "%w", err).WithHint("it takes the path of a file; ombud recipe show NAME tells that of a recipe in use")
 	}
 	r, problems := recipe.Read(path, text, a.now(), karmax.Recipe)
 	return r, text, problems, nil
