@@ -53,9 +53,17 @@ func untilInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
+// lastOf is the position behind which the last events begin: as many as asked for, or 50.
+func lastOf(head int64, limit int) int64 {
+	const defaultLast, most = 50, 1000
+	if limit <= 0 {
+		limit = defaultLast
+	}
+	return max(0, head-int64(min(limit, most)))
+}
+
 func (a *app) eventsListCmd() *cobra.Command {
 	var req wire.EventsListRequest
-	var last int
 	var c *cobra.Command
 	c = a.command(spec{
 		use:     "list",
@@ -67,7 +75,7 @@ func (a *app) eventsListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req.After = max(0, head.Head-int64(last))
+			req.After = lastOf(head.Head, req.Limit)
 		}
 		res, err := a.client.EventsList(ctx, req)
 		if err != nil {
@@ -82,12 +90,10 @@ func (a *app) eventsListCmd() *cobra.Command {
 			}
 		})
 	})
-	const defaultLast = 50
-	last = defaultLast
 	c.Flags().Int64Var(&req.After, "after", 0, "begin behind this position")
 	c.Flags().StringSliceVar(&req.Kinds, "kind", nil, "only these kinds; \"prefix.*\" for a family")
 	c.Flags().StringVar(&req.Stream, "stream", "", "only this stream")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 100, at most 1000)")
+	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 100, without --after 50; at most 1000)")
 	return c
 }
 
