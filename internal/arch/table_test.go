@@ -178,7 +178,7 @@ type ownedImport struct {
 
 var owned = []ownedImport{
 	{path: "C", why: "what we ship is built without cgo", everywhere: true},
-	{path: "unsafe", by: []string{"internal/confine"}, why: "only the system calls that hold a job are made by hand", everywhere: true},
+	{path: "unsafe", by: []string{"internal/confine", "sdk/loop"}, why: "only the system calls that hold a job are made by hand, and a guest hands its host pointers", everywhere: true},
 	{path: "log", why: "slog is injected"},
 	{path: "io/ioutil", why: "deprecated", everywhere: true},
 	{path: "testing", why: "test code is not shipped"},
@@ -229,13 +229,13 @@ type ownedUse struct {
 }
 
 var ownedNames = []ownedUse{
-	{"os", "Getenv", []string{"internal/config"}, "configuration has one entrance, which records where a value came from"},
+	{"os", "Getenv", []string{"internal/config", "wasmloop"}, "configuration has one entrance, which records where a value came from; wasmloop is also a library, whose public functions promise to hear the environment"},
 	{"os", "LookupEnv", []string{"internal/config"}, "configuration has one entrance"},
 	{"os", "Environ", []string{"internal/config"}, "configuration has one entrance; a child's environment is an allow-list"},
 	{"os", "ExpandEnv", []string{"internal/config"}, "configuration has one entrance"},
 	{"os", "Setenv", nil, "the environment is shared by the whole process"},
-	{"os", "UserHomeDir", []string{"internal/config"}, "paths are built by instance, from what config hands it"},
-	{"os", "Exit", []string{"cmd/ombud", "internal/confine/first"}, "everything else returns, so that what it owns is closed; a launcher of jobs ends where main is not yet"},
+	{"os", "UserHomeDir", []string{"internal/config", "wasmloop"}, "paths are built by instance, from what config hands it"},
+	{"os", "Exit", []string{"cmd/ombud", "internal/confine/first", "sdk/loop"}, "everything else returns, so that what it owns is closed; a launcher of jobs ends where main is not yet, and a guest tells its host so that it failed"},
 	{"time", "Sleep", nil, "it cannot be stopped: select on a timer and the context"},
 	{module + "/internal/secret", "New", []string{"internal/daemon"}, "who can set a secret is wired in one place: tools and models are handed Resolve alone"},
 	{module + "/internal/tool", "Invoker", []string{"internal/act", "internal/daemon"}, "only act reaches a tool's handler (law 4)"},
@@ -244,6 +244,7 @@ var ownedNames = []ownedUse{
 // stateAllowed lists the packages that may keep state in package variables.
 var stateAllowed = map[string]string{
 	"internal/id": "ids of one process never go back, whoever makes them",
+	"sdk/loop":    "a guest is one loop, and the host calls its exports by name",
 }
 
 // maxUntyped bounds map[string]any in what we ship, all packages together but

@@ -1,0 +1,147 @@
+package wasmloop
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Describe renders a manifest in the plain English an operator approves. It takes the
+// whole manifest rather than the fields it happens to use today, so a new kind of reach
+// cannot be added to the format and quietly stay out of the list.
+func Describe(m Manifest) (lines []string) {
+	add := func(format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, fn := range m.Host {
+		does, known := reach[fn]
+		switch {
+		case !known:
+			add("call %q, a host function that this version does not have", fn)
+		case does != "" && fn != FnHTTP && fn != FnTool:
+			add("%s", does)
+		}
+	}
+	if slices.Contains(m.Host, FnHTTP) && !slices.ContainsFunc(m.Capabilities, func(c string) bool { return strings.HasPrefix(c, "http:") }) {
+		add("make web requests, but to no host: it names none")
+	}
+	for _, c := range m.Capabilities {
+		add("%s", describeCapability(c))
+	}
+	for _, t := range m.Tools {
+		add("call the tool %s with inputs of its choice", t)
+	}
+	if len(m.Tools) > 0 && !slices.Contains(m.Host, FnTool) {
+		add("…but it does not declare the host function %q, so it can call no tool", FnTool)
+	}
+	for _, p := range m.Provides {
+		add("lend your agent the tool %s while the agent works for it", p.Name)
+	}
+	if m.Schedule != "" {
+		add("run by itself at %s", m.Schedule)
+	}
+	for _, e := range m.Events {
+		add("run at each event %s, and read what is in it", e)
+	}
+	if m.Webhook != "" {
+		add("run whenever somebody calls the webhook %s", m.Webhook)
+	}
+	add("use up to %d MiB of memory while it runs", m.memoryMB())
+	return lines
+}
+
+const defaultMemoryMB = 64
+
+func (m *Manifest) memoryMB() int {
+	if m.MemoryMB == 0 {
+		return defaultMemoryMB
+	}
+	return m.MemoryMB
+}
+
+func describeCapability(c string) string {
+	class, value, _ := strings.Cut(c, ":")
+	every := value == "" || value == "*"
+	switch class {
+	case "http":
+		if every {
+			return "make web requests to any host"
+		}
+		return "make web requests to " + strings.Replace(value, "*.", "every host under ", 1)
+	case "memory":
+		space, write := strings.CutSuffix(value, ":write")
+		switch {
+		case value == "*":
+			return "read and write all your memory"
+		case write:
+			return "write to the memory " + space
+		}
+		return "search the memory " + value
+	case "tool":
+		if every {
+			return "use every tool there is"
+		}
+		if doing := reach[toolCapability[value]]; doing != "" {
+			return doing
+		}
+		return "use the tool " + value
+	case "channel":
+		return "send to the channel " + value
+	case "spend":
+		return "spend up to " + value + " a day"
+	}
+	return "be granted " + c
+}
+
+// toolCapability is the host function for which a capability of class tool stands.
+var toolCapability = map[string]string{
+	"app.push": FnNotify, "agent.ask": FnAsk, "harness": FnHarness, "gateway": FnGateway, "summarize": FnSummarize,
+	"propose": FnPropose, "reminder.add": FnRemind, "loop.run": FnRunLoop,
+}
+
+// CapabilityDiff describes how an upgrade changes what a loop may do. A loop that gained
+// "http:*" between versions must be shown to the operator, not inherit its old approval.
+type CapabilityDiff struct {
+	Added   []string
+	Removed []string
+	Same    bool
+}
+
+// DiffCapabilities compares an installed entry with an incoming manifest: capabilities,
+// and under "host:", "tool:" and "provides:" what else it may reach.
+func DiffCapabilities(old Entry, next Manifest) CapabilityDiff {
+	var provides []string
+	for _, p := range next.Provides {
+		provides = append(provides, p.Name)
+	}
+	was := reaches(old.Capabilities, old.Host, old.Tools, old.Provides)
+	is := reaches(next.Capabilities, next.Host, next.Tools, provides)
+	d := CapabilityDiff{Added: without(is, was), Removed: without(was, is)}
+	d.Same = len(d.Added) == 0 && len(d.Removed) == 0
+	return d
+}
+
+func reaches(capabilities, host, tools, provides []string) []string {
+	out := slices.Clone(capabilities)
+	for _, part := range []struct {
+		prefix string
+		names  []string
+	}{{"host:", host}, {"tool:", tools}, {"provides:", provides}} {
+		for _, n := range part.names {
+			out = append(out, part.prefix+n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func without(a, b []string) (out []string) {
+	for _, s := range a {
+		if !slices.Contains(b, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

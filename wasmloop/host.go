@@ -1,0 +1,380 @@
+package wasmloop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// What karmax.call returns in place of a length.
+const (
+	codeFailed     int32 = -1 // the call failed; why is in the host's log
+	codeUndeclared int32 = -2 // the manifest does not name it
+	codeRefused    int32 = -3 // the loop may not
+	codeShort      int32 = -4 // the answer is longer than the buffer; it is kept for the same call
+	codeMalformed  int32 = -5 // name or request cannot be read
+)
+
+const maxRequest = 64 << 10
+
+// karmaxCall is karmax.call(name, name_len, request, request_len, out, out_cap) → i32: the
+// length of the answer, which is at out, or a code below 0 with nothing written.
+func karmaxCall(ctx context.Context, mod api.Module, stack []uint64) {
+	i := ctx.Value(instanceKey{}).(*instance) //nolint:forcetypeassert // a module runs inside open
+	mem := mod.Memory()
+	code := i.call(ctx, mem, api.DecodeU32(stack[0]), api.DecodeU32(stack[1]), api.DecodeU32(stack[2]), api.DecodeU32(stack[3]),
+		api.DecodeU32(stack[4]), api.DecodeU32(stack[5]))
+	stack[0] = api.EncodeI32(code)
+}
+
+func (i *instance) call(ctx context.Context, mem api.Memory, namePtr, nameLen, reqPtr, reqLen, outPtr, outCap uint32) int32 {
+	i.count()
+	raw, ok := read(mem, namePtr, nameLen)
+	if !ok {
+		return codeMalformed
+	}
+	name := string(raw)
+	fn, known := hostFuncs[name]
+	if !known || !slices.Contains(i.r.manifest.Host, name) {
+		return codeUndeclared
+	}
+	if fn.class != "" {
+		if err := i.allowed(ctx, fn.class, i.value(fn)); err != nil {
+			i.failed(name, err)
+			return codeRefused
+		}
+	}
+	req, ok := read(mem, reqPtr, reqLen)
+	if !ok {
+		return codeMalformed
+	}
+	answer, code := i.answer(ctx, name, fn, req)
+	if code != 0 {
+		return code
+	}
+	if uint64(len(answer)) > uint64(outCap) {
+		i.kept = &keptAnswer{name, bytes.Clone(req), answer}
+		return codeShort
+	}
+	if len(answer) > 0 && !mem.Write(outPtr, answer) {
+		i.failed(name, errors.New("the answer's place is outside of the module's memory"))
+		return codeFailed
+	}
+	return int32(len(answer)) //nolint:gosec // bounded by Limits.Answer
+}
+
+// count counts a call, and ends a module that makes too many.
+func (i *instance) count() {
+	if i.calls++; i.calls > i.r.opt.Limits.Calls {
+		panic(fmt.Errorf("more than %d host calls in one run", i.r.opt.Limits.Calls))
+	}
+}
+
+// answer makes the call, unless the answer to the same call is still to be fetched.
+func (i *instance) answer(ctx context.Context, name string, fn hostFunc, req []byte) ([]byte, int32) {
+	if k := i.kept; k != nil {
+		i.kept = nil
+		if k.name == name && bytes.Equal(k.request, req) {
+			i.calls-- // it was counted when it was made
+			return k.answer, 0
+		}
+	}
+	if fn.before != nil {
+		if status, err := fn.before(ctx, i, req); err != nil {
+			i.failed(name, err)
+			return nil, -int32(status)
+		}
+	}
+	answer, err := i.make(ctx, name, fn, req)
+	switch {
+	case err == nil:
+		return answer, 0
+	case errors.Is(err, ErrRefused):
+		i.failed(name, err)
+		return nil, codeRefused
+	}
+	i.failed(name, err)
+	return nil, codeFailed
+}
+
+// make makes a call by whoever records it. It does not return when the module's time is
+// over.
+func (i *instance) make(ctx context.Context, name string, fn hostFunc, req []byte) (answer []byte, err error) {
+	do := func(ctx context.Context) ([]byte, error) { return fn.do(ctx, i, req) }
+	if around := i.r.opt.Around; around != nil && !fn.free {
+		i.numbered++
+		answer, err = around(ctx, Call{i.numbered, name, req}, do)
+	} else {
+		answer, err = do(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+		panic(ctx.Err())
+	case errors.Is(err, ErrStop):
+		panic(err)
+	case err == nil && len(answer) > i.r.opt.Limits.Answer:
+		err = fmt.Errorf("the answer has %d bytes; at most %d are handed on", len(answer), i.r.opt.Limits.Answer)
+	}
+	return answer, err
+}
+
+// read copies nothing: what it returns is the module's own memory.
+func read(mem api.Memory, ptr, n uint32) ([]byte, bool) {
+	switch {
+	case n > maxRequest:
+		return nil, false
+	case n == 0:
+		return nil, true
+	}
+	return mem.Read(ptr, n)
+}
+
+func (i *instance) failed(name string, err error) {
+	i.r.opt.Log.Warn("a host call failed", "loop", i.r.manifest.Name, "call", name, "error", err)
+}
+
+func (i *instance) allowed(ctx context.Context, class, value string) error {
+	if i.r.opt.Grants == nil {
+		return fmt.Errorf("%w: nothing is granted", ErrRefused)
+	}
+	return i.r.opt.Grants.Allow(ctx, class, value)
+}
+
+// hostFunc is one host function. A handler may keep nothing of its request.
+type hostFunc struct {
+	free  bool   // it reaches nothing, so it has no number and nobody records it
+	class string // of the grant it needs, "" for none
+	value string // of the grant; for memory ":write" or ""
+	// before may refuse a call by what is in its request.
+	before func(ctx context.Context, i *instance, req []byte) (Status, error)
+	do     func(ctx context.Context, i *instance, req []byte) ([]byte, error)
+}
+
+func (i *instance) value(fn hostFunc) string {
+	if fn.class == "memory" {
+		return i.r.space + fn.value
+	}
+	return fn.value
+}
+
+// hostFuncs is the closed set. It is written once, below.
+var hostFuncs = map[string]hostFunc{
+	FnLog: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+		i.print("log", req)
+		return nil, nil
+	}},
+	FnTrigger: {free: true, do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) { return i.trigger, nil }},
+	FnConfig: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+		return json.Marshal(value{i.kit().Config(string(req))})
+	}},
+	FnHostTool: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+		return json.Marshal(value{i.kit().HostTool(string(req))})
+	}},
+	FnOperators: {free: true, do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) {
+		return json.Marshal(struct {
+			Chats []string `json:"chats"`
+		}{i.kit().OperatorChats()})
+	}},
+	FnRecall: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct {
+		Query string `json:"query"`
+		Limit int    `json:"limit"`
+	}) (any, error) {
+		if req.Limit <= 0 {
+			req.Limit = 5
+		}
+		hits, err := i.kit().Recall(req.Query, req.Limit)
+		return struct {
+			Hits []string `json:"hits"`
+		}{hits}, err
+	})},
+	FnRemember: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req struct {
+		Fact string `json:"fact"`
+	}) (any, error) {
+		return nil, i.kit().Remember(req.Fact)
+	})},
+	FnNotify: {class: "tool", value: "app.push", do: handle(func(_ context.Context, i *instance, req struct {
+		Title string `json:"title"`
+		Body  string `json:"body"`
+	}) (any, error) {
+		return nil, i.kit().Notify(req.Title, req.Body)
+	})},
+	FnAsk:       {class: "tool", value: "agent.ask", do: prompted(Kit.Ask)},
+	FnHarness:   {class: "tool", value: "harness", do: prompted(Kit.Harness)},
+	FnSummarize: {class: "tool", value: "summarize", do: prompted(Kit.Summarize)},
+	FnGateway: {class: "tool", value: "gateway", do: handle(func(ctx context.Context, i *instance, req struct {
+		Prompt string   `json:"prompt"`
+		Lend   []string `json:"lend"`
+	}) (any, error) {
+		text, err := i.kit().Gateway(ctx, req.Prompt, req.Lend...)
+		return answer{text}, err
+	})},
+	FnPropose: {class: "tool", value: "propose", do: handle(func(_ context.Context, i *instance, req struct{ Title, Summary, Action string }) (any, error) {
+		return nil, i.kit().Propose(req.Title, req.Summary, req.Action)
+	})},
+	FnRemind: {class: "tool", value: "reminder.add", do: handle(func(_ context.Context, i *instance, req struct{ Title, Due, Notes string }) (any, error) {
+		return nil, i.kit().Remind(req.Title, req.Due, req.Notes)
+	})},
+	FnHTTP: {do: handle(httpCall)},
+	FnTool: {before: mayCallTool, do: handle(toolCall)},
+	FnShortSet: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req struct {
+		Group, Key, Value string
+		TTL               int `json:"ttl_seconds"`
+	}) (any, error) {
+		return nil, i.kit().ShortSet(req.Group, req.Key, req.Value, req.TTL)
+	})},
+	FnShortGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct{ Group, Key string }) (any, error) {
+		v, found, err := i.kit().ShortGet(req.Group, req.Key)
+		return struct {
+			Value string `json:"value"`
+			Found bool   `json:"found"`
+		}{v, found}, err
+	})},
+	FnShortAll: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct{ Group string }) (any, error) {
+		all, err := i.kit().ShortAll(req.Group)
+		return struct {
+			Entries []ShortMemory `json:"entries"`
+		}{all}, err
+	})},
+	FnShortForget: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req struct{ Group, Key string }) (any, error) {
+		return nil, i.kit().ShortForget(req.Group, req.Key)
+	})},
+	FnChatGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct{ JID string }) (any, error) {
+		s, err := i.kit().ChatSummary(req.JID)
+		return struct {
+			Found   bool         `json:"found"`
+			Summary *ChatSummary `json:"summary"`
+		}{s != nil, s}, err
+	})},
+	FnChatSave: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req ChatSummary) (any, error) {
+		return nil, i.kit().SaveChatSummary(req)
+	})},
+	FnRunLoop: {class: "tool", value: "loop.run", do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+		return nil, i.kit().RunLoop(string(req))
+	}},
+}
+
+func (i *instance) kit() Kit { return i.r.opt.Kit }
+
+type (
+	value struct {
+		Value string `json:"value"`
+	}
+	answer struct {
+		Answer string `json:"answer"`
+	}
+	prompt struct {
+		Prompt string `json:"prompt"`
+	}
+)
+
+// handle makes a handler of a typed one. A nil answer is an empty one.
+func handle[Req any](do func(context.Context, *instance, Req) (any, error)) func(context.Context, *instance, []byte) ([]byte, error) {
+	return func(ctx context.Context, i *instance, raw []byte) ([]byte, error) {
+		var req Req
+		if err := json.Unmarshal(raw, &req); err != nil {
+			return nil, fmt.Errorf("%w request: %w", ErrMalformed, err)
+		}
+		out, err := do(ctx, i, req)
+		if err != nil || out == nil {
+			return nil, err
+		}
+		return json.Marshal(out)
+	}
+}
+
+func prompted(ask func(Kit, context.Context, string) (string, error)) func(context.Context, *instance, []byte) ([]byte, error) {
+	return handle(func(ctx context.Context, i *instance, req prompt) (any, error) {
+		text, err := ask(i.kit(), ctx, req.Prompt)
+		return answer{text}, err
+	})
+}
+
+type httpRequest struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// httpCall makes a web request to a host that the manifest names and the operator granted.
+// A refusal is a plain failure to the guest, as it is where v1 comes from.
+func httpCall(ctx context.Context, i *instance, req httpRequest) (any, error) {
+	u, err := url.Parse(req.URL)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("%w: %q is no URL", ErrMalformed, req.URL)
+	}
+	host := strings.ToLower(u.Hostname())
+	if !slices.ContainsFunc(i.r.manifest.Capabilities, func(c string) bool {
+		pattern, ok := strings.CutPrefix(c, "http:")
+		return ok && covers(strings.ToLower(pattern), host)
+	}) {
+		return nil, fmt.Errorf("the manifest does not name the host %s", host)
+	}
+	if err := i.allowed(ctx, "http", host); err != nil {
+		return nil, errors.New(err.Error()) // not as a refusal
+	}
+	if req.Method == "" {
+		req.Method = "GET"
+	}
+	body, status, err := i.kit().HTTP(ctx, req.Method, req.URL, req.Headers, req.Body)
+	return struct {
+		Status int    `json:"status"`
+		Body   string `json:"body"`
+	}{status, body}, err
+}
+
+// covers says whether a pattern of a capability covers a value: it is "*", the same, ends
+// in ".*" and is a beginning of it, or begins with "*." and is an end of it.
+func covers(pattern, value string) bool {
+	if pattern == "*" || pattern == value {
+		return true
+	}
+	if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(begin, ".") && strings.HasPrefix(value, begin) {
+		return true
+	}
+	end, ok := strings.CutPrefix(pattern, "*")
+	return ok && strings.HasPrefix(end, ".") && strings.HasSuffix(value, end)
+}
+
+type toolRequest struct {
+	Name  string         `json:"name"`
+	Input map[string]any `json:"input"`
+}
+
+// mayCallTool refuses a tool that is not named, not in the manifest, or not granted.
+func mayCallTool(ctx context.Context, i *instance, raw []byte) (Status, error) {
+	var req toolRequest
+	if err := json.Unmarshal(raw, &req); err != nil || req.Name == "" {
+		return StatusMalformed, fmt.Errorf("%w request: it names no tool", ErrMalformed)
+	}
+	if !slices.Contains(i.r.manifest.Tools, req.Name) {
+		return StatusUndeclared, fmt.Errorf("the manifest does not name the tool %s", req.Name)
+	}
+	if err := i.allowed(ctx, "tool", req.Name); err != nil {
+		return StatusRefused, err
+	}
+	return StatusOK, nil
+}
+
+// toolCall calls a tool. That it failed is an answer, not a failure of the call.
+func toolCall(ctx context.Context, i *instance, req toolRequest) (any, error) {
+	out, err := i.kit().Tool(ctx, req.Name, req.Input)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrRefused)) {
+		return nil, err
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	return struct {
+		Output string `json:"output"`
+		Error  string `json:"error"`
+	}{out, text}, nil
+}

@@ -1,0 +1,118 @@
+package wasmloop
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// Kit is what the host does on the guest's behalf. It is injected, so the runner has no
+// opinion about where memory or HTTP live. An error that wraps [ErrRefused] is told to the
+// guest as a refusal, any other as a failure; its text goes to the log only, but for Tool,
+// whose errors the guest reads.
+type Kit interface {
+	Recall(query string, limit int) ([]string, error)
+	Remember(fact string) error
+	Notify(title, body string) error
+	Ask(ctx context.Context, prompt string) (string, error)
+	HTTP(ctx context.Context, method, url string, headers map[string]string, body string) (string, int, error)
+
+	Config(key string) string
+	HostTool(name string) string
+	Harness(ctx context.Context, prompt string) (string, error)
+	Gateway(ctx context.Context, prompt string, lend ...string) (string, error)
+	Summarize(ctx context.Context, prompt string) (string, error)
+	Propose(title, summary, action string) error
+	Remind(title, due, notes string) error
+	// Tool calls a tool by name. Integrations reach a loop through here and nowhere else,
+	// so adding one costs no ABI.
+	Tool(ctx context.Context, name string, input map[string]any) (string, error)
+	ShortSet(group, key, value string, ttlSeconds int) error
+	ShortGet(group, key string) (string, bool, error)
+	ShortAll(group string) ([]ShortMemory, error)
+	ChatSummary(jid string) (*ChatSummary, error)
+	SaveChatSummary(ChatSummary) error
+	RunLoop(name string) error
+	ShortForget(group, key string) error
+	OperatorChats() []string
+}
+
+// ErrRefused is a call that the loop may not make.
+var ErrRefused = errors.New("refused")
+
+// ErrStop, returned by a Kit or by Around, ends the module at once, and Run with an error
+// that wraps it: the host goes on with the run later, or not at all.
+var ErrStop = errors.New("stopped by the host")
+
+// ShortMemory is one short-term working note.
+type ShortMemory struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// ChatSummary is the stored summary of one chat.
+type ChatSummary struct {
+	ChatJID         string `json:"jid"`
+	ChatName        string `json:"name"`
+	IsGroup         bool   `json:"is_group"`
+	Summary         string `json:"summary"`
+	MessageCount    int    `json:"message_count"`
+	OwnMessageCount int    `json:"own_count"`
+	// Unix seconds, because a guest and a host do not share a time.Time.
+	LastMessageAt int64  `json:"last_message_at"`
+	SummarizedAt  int64  `json:"summarized_at"`
+	Status        string `json:"status"` // pending, summarized, hot or skipped
+}
+
+// Gate decides what a loop may reach: the broker of the described system, in one method.
+type Gate interface {
+	// Allow returns nil, or why the loop may not: class is tool, http or memory, value the
+	// tool's name, the host, or the namespace (with ":write" to change it).
+	Allow(ctx context.Context, class, value string) error
+}
+
+// Options configure a Runner.
+type Options struct {
+	// Namespace is the memory that the loop works in, where its manifest names none.
+	Namespace string
+	Kit       Kit
+	// Grants decides on each call that reaches something. Without it all of these are
+	// refused.
+	Grants Gate
+	// Log takes what the module writes and why its calls fail. Default nowhere.
+	Log *slog.Logger
+	// CacheDir persists compiled modules, since to compile is what takes long.
+	CacheDir string
+	// Limits bound a run; zero fields have defaults.
+	Limits Limits
+	// Around, if set, is called in place of each host call that reaches something, and makes
+	// it by calling do, or does not: a host that records answers gives back the one it has.
+	Around func(ctx context.Context, c Call, do func(context.Context) ([]byte, error)) ([]byte, error)
+}
+
+// Call is one host call of a run.
+type Call struct {
+	N       int    // from 1, in the order the module makes them; those that reach nothing do not count
+	Name    string // of the host function
+	Request []byte // as the module gave it; valid until Around returns
+}
+
+// Limits bound what one run may use.
+type Limits struct {
+	Calls  int   // host calls; default 10,000
+	Output int64 // bytes the module may log and print; default 1 MiB, then no more is kept
+	Answer int   // bytes of one answer; default 16 MiB
+}
+
+func (l Limits) orDefault() Limits {
+	if l.Calls <= 0 {
+		l.Calls = 10_000
+	}
+	if l.Output <= 0 {
+		l.Output = 1 << 20
+	}
+	if l.Answer <= 0 {
+		l.Answer = 16 << 20
+	}
+	return l
+}

@@ -1,0 +1,226 @@
+package wasmloop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+)
+
+// Host functions that only the module "ombud" offers, to guests made for it.
+const (
+	FnStepBegin   = "step_begin"
+	FnStepEnd     = "step_end"
+	FnSleep       = "sleep"
+	FnAfter       = "after"
+	FnCancelAfter = "cancel_after"
+	FnWaitSignal  = "wait_signal"
+	FnFence       = "fence"
+	FnWrite       = "write_log"
+	FnProgress    = "progress"
+)
+
+// Status is what the module "ombud" says of a call, in the upper half of its result.
+type Status int32
+
+// The statuses. With every one but StatusOK the lower half is the length of a text that
+// says what was wrong.
+const (
+	StatusOK         Status = 0
+	StatusFailed     Status = 1
+	StatusUndeclared Status = 2 // the manifest does not name it
+	StatusRefused    Status = 3 // the loop may not
+	StatusMalformed  Status = 5 // name or request cannot be read
+	StatusUnknown    Status = 6 // it may or may not have happened: do not repeat it
+)
+
+// ErrUnknown is a call that may or may not have happened.
+var ErrUnknown = errors.New("outcome unknown")
+
+// DurableKit is what a Kit offers beside, to guests that import the module "ombud". Of a
+// Kit that does not, these calls are refused.
+type DurableKit interface {
+	Kit
+	// StepBegin begins a step of the guest's own, or returns what it came to before. once
+	// says that it must not be begun again if that cannot be told.
+	StepBegin(ctx context.Context, name string, once bool) (result json.RawMessage, done bool, err error)
+	// StepEnd records what a step came to.
+	StepEnd(ctx context.Context, name string, result json.RawMessage) error
+	// Sleep returns when the time is over. A host may end the module meanwhile and run it
+	// again, answering the calls it has made before as they were answered.
+	Sleep(ctx context.Context, d time.Duration) error
+	// After has the loop started again, once, with a trigger of kind timer.
+	After(ctx context.Context, id string, d time.Duration, payload json.RawMessage) error
+	CancelAfter(ctx context.Context, id string) error
+	// WaitSignal returns what was sent to the run under a name.
+	WaitSignal(ctx context.Context, name string, timeout time.Duration) (json.RawMessage, error)
+	// Fence marks a text as what somebody else wrote.
+	Fence(text, from string) string
+	// Log keeps a line: level is debug, info, warn or error.
+	Log(ctx context.Context, level, text string, fields map[string]string)
+	Progress(ctx context.Context, text string, done, total int)
+}
+
+// ombudCall is ombud.call(name, name_len, request, request_len, out, out_cap) → i64: the
+// status in the upper 32 bits, the length of the answer in the lower. The answer is at out
+// if it fits; if not, nothing is written and ombud.take hands it over. No call is made
+// twice for want of room.
+func ombudCall(ctx context.Context, mod api.Module, stack []uint64) {
+	i := ctx.Value(instanceKey{}).(*instance) //nolint:forcetypeassert // a module runs inside open
+	mem := mod.Memory()
+	p := func(n int) uint32 { return api.DecodeU32(stack[n]) }
+	status, text := i.ownCall(ctx, mem, p(0), p(1), p(2), p(3))
+	i.left = nil
+	if len(text) > 0 && (uint64(len(text)) > uint64(p(5)) || !mem.Write(p(4), text)) {
+		i.left = text
+	}
+	stack[0] = uint64(status)<<32 | uint64(len(text)) //nolint:gosec // both are small and not negative
+}
+
+// ombudTake is ombud.take(out, out_cap) → i32: it writes the answer that did not fit and
+// returns its length, or −1 if there is none or it does not fit here either.
+func ombudTake(ctx context.Context, mod api.Module, stack []uint64) {
+	i := ctx.Value(instanceKey{}).(*instance) //nolint:forcetypeassert // a module runs inside open
+	text := i.left
+	if text == nil || uint64(len(text)) > uint64(api.DecodeU32(stack[1])) || !mod.Memory().Write(api.DecodeU32(stack[0]), text) {
+		stack[0] = api.EncodeI32(-1)
+		return
+	}
+	i.left = nil
+	stack[0] = api.EncodeI32(int32(len(text))) //nolint:gosec // bounded by Limits.Answer
+}
+
+func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen, reqPtr, reqLen uint32) (Status, []byte) {
+	i.count()
+	raw, ok := read(mem, namePtr, nameLen)
+	if !ok {
+		return StatusMalformed, fmt.Appendf(nil, "the name is outside of the memory or longer than %d bytes", maxRequest)
+	}
+	name := string(raw)
+	fn, known := hostFuncs[name]
+	if !known {
+		fn, known = ownFuncs[name]
+	}
+	if !known {
+		return StatusUndeclared, fmt.Appendf(nil, "there is no host function %q", name)
+	}
+	if !slices.Contains(i.r.manifest.Host, name) {
+		return StatusUndeclared, fmt.Appendf(nil, "the manifest does not name %q under host", name)
+	}
+	if fn.class != "" {
+		if err := i.allowed(ctx, fn.class, i.value(fn)); err != nil {
+			return StatusRefused, []byte(err.Error())
+		}
+	}
+	req, ok := read(mem, reqPtr, reqLen)
+	if !ok {
+		return StatusMalformed, fmt.Appendf(nil, "the request is outside of the memory or longer than %d bytes", maxRequest)
+	}
+	if fn.before != nil {
+		if status, err := fn.before(ctx, i, req); err != nil {
+			return status, []byte(err.Error())
+		}
+	}
+	answer, err := i.make(ctx, name, fn, bytes.Clone(req))
+	switch {
+	case err == nil:
+		return StatusOK, answer
+	case errors.Is(err, ErrRefused):
+		return StatusRefused, []byte(err.Error())
+	case errors.Is(err, ErrUnknown):
+		return StatusUnknown, []byte(err.Error())
+	case errors.Is(err, ErrMalformed):
+		return StatusMalformed, []byte(err.Error())
+	}
+	return StatusFailed, []byte(err.Error())
+}
+
+// ownFuncs are the host functions beside those of v1.
+var ownFuncs = map[string]hostFunc{
+	FnStepBegin: {free: true, do: durable(func(ctx context.Context, k DurableKit, req struct {
+		Name string `json:"name"`
+		Once bool   `json:"once"`
+	}) (any, error) {
+		result, done, err := k.StepBegin(ctx, req.Name, req.Once)
+		return struct {
+			Done   bool            `json:"done"`
+			Result json.RawMessage `json:"result,omitempty"`
+		}{done, result}, err
+	})},
+	FnStepEnd: {free: true, do: durable(func(ctx context.Context, k DurableKit, req struct {
+		Name   string          `json:"name"`
+		Result json.RawMessage `json:"result"`
+	}) (any, error) {
+		return nil, k.StepEnd(ctx, req.Name, req.Result)
+	})},
+	FnSleep: {do: durable(func(ctx context.Context, k DurableKit, req struct {
+		Milliseconds int64 `json:"ms"`
+	}) (any, error) {
+		return nil, k.Sleep(ctx, time.Duration(req.Milliseconds)*time.Millisecond)
+	})},
+	FnAfter: {do: durable(func(ctx context.Context, k DurableKit, req struct {
+		ID           string          `json:"id"`
+		Milliseconds int64           `json:"ms"`
+		Payload      json.RawMessage `json:"payload"`
+	}) (any, error) {
+		return nil, k.After(ctx, req.ID, time.Duration(req.Milliseconds)*time.Millisecond, req.Payload)
+	})},
+	FnCancelAfter: {do: durable(func(ctx context.Context, k DurableKit, req struct {
+		ID string `json:"id"`
+	}) (any, error) {
+		return nil, k.CancelAfter(ctx, req.ID)
+	})},
+	FnWaitSignal: {do: durable(func(ctx context.Context, k DurableKit, req struct {
+		Name         string `json:"name"`
+		Milliseconds int64  `json:"timeout_ms"`
+	}) (any, error) {
+		payload, err := k.WaitSignal(ctx, req.Name, time.Duration(req.Milliseconds)*time.Millisecond)
+		return struct {
+			Payload json.RawMessage `json:"payload,omitempty"`
+		}{payload}, err
+	})},
+	FnFence: {free: true, do: durable(func(_ context.Context, k DurableKit, req struct {
+		Text string `json:"text"`
+		From string `json:"from"`
+	}) (any, error) {
+		return struct {
+			Text string `json:"text"`
+		}{k.Fence(req.Text, req.From)}, nil
+	})},
+	FnWrite: {free: true, do: func(ctx context.Context, i *instance, raw []byte) ([]byte, error) {
+		if !i.mayPrint(len(raw)) {
+			return nil, nil
+		}
+		return durable(func(ctx context.Context, k DurableKit, req struct {
+			Level  string            `json:"level"`
+			Text   string            `json:"text"`
+			Fields map[string]string `json:"fields"`
+		}) (any, error) {
+			k.Log(ctx, req.Level, req.Text, req.Fields)
+			return nil, nil
+		})(ctx, i, raw)
+	}},
+	FnProgress: {free: true, do: durable(func(ctx context.Context, k DurableKit, req struct {
+		Text  string `json:"text"`
+		Done  int    `json:"done"`
+		Total int    `json:"total"`
+	}) (any, error) {
+		k.Progress(ctx, req.Text, req.Done, req.Total)
+		return nil, nil
+	})},
+}
+
+func durable[Req any](do func(context.Context, DurableKit, Req) (any, error)) func(context.Context, *instance, []byte) ([]byte, error) {
+	return handle(func(ctx context.Context, i *instance, req Req) (any, error) {
+		k, ok := i.kit().(DurableKit)
+		if !ok {
+			return nil, fmt.Errorf("%w: this host keeps no record of a loop's own steps", ErrRefused)
+		}
+		return do(ctx, k, req)
+	})
+}
