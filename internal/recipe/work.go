@@ -62,11 +62,11 @@ func (w *Work) Actor(subject string) (loops.Actor, error) {
 	if !is || r == nil {
 		return loops.Actor{}, fault.New(fault.NotFound, "no recipe is called %q", strings.TrimPrefix(subject, Subject(""))).WithHint("ombud recipe list shows what there is")
 	}
-	return w.actor(r, nil)
+	return w.actor(r, r)
 }
 
 // actor is who works on a definition. What the file grants no longer is gone for a run
-// that is under way too.
+// that is under way too; where now is nil there is no file, and nothing is granted.
 func (w *Work) actor(r *Recipe, now *Recipe) (loops.Actor, error) {
 	who := loops.Actor{Subject: Subject(r.Name), Role: w.role, Own: []policy.Rule{}}
 	for _, text := range r.Scopes() {
@@ -74,7 +74,7 @@ func (w *Work) actor(r *Recipe, now *Recipe) (loops.Actor, error) {
 		if err != nil {
 			return who, err
 		}
-		if now != nil && !slices.ContainsFunc(now.Scopes(), func(t string) bool { return scope.Must(t).Covers(s) }) {
+		if !slices.ContainsFunc(now.Scopes(), func(t string) bool { return scope.Must(t).Covers(s) }) {
 			continue
 		}
 		who.Own = append(who.Own, policy.Rule{Scope: s, Effect: policy.Allow})
@@ -88,7 +88,11 @@ func (w *Work) handle(ctx context.Context, r *run.Run) (result []byte, err error
 	if err != nil {
 		return nil, err
 	}
-	who, err := w.actor(x, w.l.Current(x.Name)) // where its file is gone it ends by what it began with
+	now := w.l.Current(x.Name)
+	if !w.l.Loaded() { // what the files grant now is not known: it has what it began with
+		now = x
+	}
+	who, err := w.actor(x, now)
 	if err != nil {
 		return nil, err
 	}

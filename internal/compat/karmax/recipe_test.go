@@ -501,3 +501,33 @@ func TestARunKeepsTheDefinitionItBeganWith(t *testing.T) {
 		}
 	})
 }
+
+// A file that is gone grants no more than one that was emptied: its runs have the role alone.
+func TestARunWhoseFileIsGoneHasTheRoleAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "the page")
+	text := "ombud: recipe/v1\nname: a\non: {manual: true}\ngrants: [\"net.fetch:" + s.URL + "/\"]\nsteps:\n" +
+		"  - wait_signal: go\n  - notify: role\n  - http: {url: \"" + s.URL + "/x\"}\n    as: page\n  - notify: \"{{ .page }}\"\n"
+	each(t, map[string]string{"a.yaml": text}, func(t *testing.T, h *house) {
+		id := h.start(t, "a", "{}")
+		h.until(t, func() bool {
+			rec, _, err := h.runs.Get(t.Context(), id)
+			return err == nil && rec.State == run.Waiting && rec.Wait == run.ForSignal
+		})
+		if err := os.Remove(filepath.Join(h.dir, "a.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.lib.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.runs.Signal(t.Context(), id, "go", nil, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		if rec := h.end(t, id); rec.State != run.Failed || rec.ErrorClass != fault.Denied {
+			t.Errorf("%s: %s", rec.State, rec.Error)
+		}
+		if told := h.titles(); told != "role" {
+			t.Errorf("told: %q", told)
+		}
+	})
+}
