@@ -3,7 +3,6 @@ package recipe
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,7 +196,10 @@ func endings(branches []Strand, outs []run.Outcome) []Ended {
 			if fault.Is(o.Err, fault.Cancelled) {
 				ended[i].State = "cancelled"
 			}
-			ended[i].Error = errors.Join(o.Err).Error()
+			ended[i].Error = "it did not end well and left no error"
+			if o.Err != nil {
+				ended[i].Error = o.Err.Error()
+			}
 		}
 	}
 	return ended
