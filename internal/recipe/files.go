@@ -35,7 +35,7 @@ func look(dir string, more []string) ([]found, error) {
 	paths := slices.Clone(more)
 	if dir != "" {
 		info, err := os.Stat(dir)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && !dangling(dir) {
 			info = nil
 		} else if err != nil {
 			return nil, fault.New(fault.Unavailable, "look at the recipes: %w", err)
@@ -63,12 +63,19 @@ func look(dir string, more []string) ([]found, error) {
 	var out []found
 	for _, path := range paths {
 		text, err := readFile(path)
-		if errors.Is(err, fs.ErrNotExist) && !slices.Contains(more, path) {
+		if errors.Is(err, fs.ErrNotExist) && !slices.Contains(more, path) && !dangling(path) {
 			continue // it went while we looked
 		}
 		out = append(out, found{path, text, err})
 	}
 	return out, nil
+}
+
+// dangling reports whether a link is there, though what it leads to is not: that may be
+// away for a moment, so nobody has removed a recipe.
+func dangling(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // readFile reads one file, of which nobody but this user may be the author.

@@ -256,6 +256,48 @@ func TestABrokenEditLeavesTheLastGoodVersionInUse(t *testing.T) {
 	})
 }
 
+// What a link leads to may be away for a moment, as a disk that is not mounted is.
+func TestALinkToNowhereIsABrokenFile(t *testing.T) {
+	t.Parallel()
+	shelves(t, func(t *testing.T, s *shelf) {
+		elsewhere := t.TempDir()
+		target := filepath.Join(elsewhere, "a.yaml")
+		if err := os.WriteFile(target, []byte(saying("a", "one")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(s.dir, "a.yaml")); err != nil {
+			t.Skip(err) // not everybody may on every system
+		}
+		s.load()
+		s.want("a=one")
+		if err := os.Rename(target, target+".away"); err != nil {
+			t.Fatal(err)
+		}
+		s.load()
+		s.want("a=one!")
+		if err := os.Rename(target+".away", target); err != nil {
+			t.Fatal(err)
+		}
+		s.load()
+		s.want("a=one")
+		s.remove("a.yaml")
+		s.load()
+		s.want("")
+		s.o.Dir = filepath.Join(elsewhere, "gone", "recipes") // a directory that never was holds none
+		s.load()
+		s.o.Dir = filepath.Join(elsewhere, "link")
+		if err := os.Symlink(filepath.Join(elsewhere, "gone"), s.o.Dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Load(t.Context()); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a directory that is away: %v", err)
+		}
+		if got := strings.Join(s.changes, "|"); got != "a none one|a one none" {
+			t.Errorf("changes: %s", got)
+		}
+	})
+}
+
 func TestTwoFilesCannotHaveOneName(t *testing.T) {
 	t.Parallel()
 	shelves(t, func(t *testing.T, s *shelf) {
