@@ -132,7 +132,7 @@ func (l *Library) standing(ctx context.Context, q db.Q, x row) Standing {
 		return s
 	}
 	var err error
-	if s.Recipe, err = l.definitionIn(ctx, q, x.hash); err != nil {
+	if s.Recipe, err = l.definitionIn(ctx, q, x.hash, x.Path); err != nil {
 		s.Problems = append(slices.Clone(s.Problems), Problem{File: x.Path, Msg: err.Error()})
 	}
 	return s
@@ -172,6 +172,7 @@ func (l *Library) Trouble() string {
 // candidate is a file on its way into use.
 type candidate struct {
 	row
+	was      *row // as it is written down, nil if it is not
 	text     []byte
 	recipe   *Recipe // what the file holds; nil if it is no recipe
 	old      *Recipe // the version in use before
@@ -261,7 +262,11 @@ func (l *Library) suspects(all []*candidate) (again bool) {
 		if len(c.problems) == 0 {
 			continue
 		}
-		c.say = Hash([]byte(Fault(slices.Clone(c.problems)).Error()))
+		said := slices.Clone(c.problems)
+		for i := range said {
+			said[i].File = filepath.Base(said[i].File) // wherever the directory is
+		}
+		c.say = Hash([]byte(Fault(said).Error()))
 		now[c.Path] = c.say
 		c.tell = c.say != c.Told && (!l.looked || l.suspected[c.Path] == c.say)
 		again = again || c.say != c.Told && !c.tell
@@ -296,16 +301,13 @@ func (l *Library) take(ctx context.Context, tx *db.Tx, all []*candidate, before 
 // candidates reads the files, each beside what is in use of it.
 func (l *Library) candidates(ctx context.Context, q db.Q, files []found, before []row) (all []*candidate) {
 	for _, f := range files {
-		c := &candidate{row: row{id: l.fileID(f.path), fileBody: fileBody{Path: f.path}}, text: f.text}
-		if i := slices.IndexFunc(before, func(x row) bool { return x.id == c.id }); i >= 0 {
-			c.row = before[i]
+		c := &candidate{row: row{id: l.fileID(f.path)}, text: f.text}
+		if i := slices.IndexFunc(before, func(x row) bool { return x.id == c.id || x.Path == f.path }); i >= 0 {
+			c.row, c.was = before[i], &before[i]
 		}
+		c.Path = f.path
 		if c.hash != "" {
-			old, err := l.definitionIn(ctx, q, c.hash)
-			if err != nil {
-				l.slog.Error("a recipe in use cannot be read", "recipe", c.name, "error", err)
-			}
-			c.old = old
+			c.old = l.version(ctx, q, c.row)
 		}
 		switch {
 		case f.err != nil:
@@ -318,6 +320,15 @@ func (l *Library) candidates(ctx context.Context, q db.Q, files []found, before 
 		all = append(all, c)
 	}
 	return all
+}
+
+// version is what a row has in use, nil if it cannot be read.
+func (l *Library) version(ctx context.Context, q db.Q, x row) *Recipe {
+	r, err := l.definitionIn(ctx, q, x.hash, x.Path)
+	if err != nil {
+		l.slog.Error("a recipe in use cannot be read", "recipe", x.name, "error", err)
+	}
+	return r
 }
 
 // settle decides which version of each file is used: what the file holds, if it is in order
@@ -382,7 +393,7 @@ func (l *Library) use(ctx context.Context, tx *db.Tx, c *candidate) error {
 			return err
 		}
 	}
-	if x.hash == c.hash && x.name == c.name && x.Told == c.Told && slices.Equal(x.Problems, c.Problems) {
+	if w := c.was; w != nil && x.hash == w.hash && x.name == w.name && x.Path == w.Path && x.Told == w.Told && slices.Equal(x.Problems, w.Problems) {
 		return nil
 	}
 	return l.put(ctx, tx, x)
@@ -411,12 +422,17 @@ func (l *Library) gone(ctx context.Context, tx *db.Tx, old row, all []*candidate
 	if _, err := tx.Exec(ctx, "DELETE FROM recipe_files WHERE id = $1", old.id); err != nil {
 		return err
 	}
-	if old.name == "" || slices.ContainsFunc(all, func(c *candidate) bool { return c.inUse != nil && c.inUse.Name == old.name }) {
-		return nil // its file was renamed
+	if old.name == "" {
+		return nil
 	}
-	r, err := l.definitionIn(ctx, tx, old.hash)
-	if err != nil {
-		l.slog.Error("a recipe in use cannot be read", "recipe", old.name, "error", err)
+	r := l.version(ctx, tx, old)
+	if i := slices.IndexFunc(all, func(c *candidate) bool { return c.inUse != nil && c.inUse.Name == old.name }); i >= 0 {
+		if c := all[i]; c.hash == "" { // its file was moved: what that did to it is what is told
+			c.name, c.hash, c.old = old.name, old.hash, r
+		}
+		return nil
+	}
+	if r == nil {
 		r = &Recipe{Name: old.name, File: old.Path}
 	}
 	return l.changed(ctx, tx, Change{Name: old.name, Before: r, First: !l.looked})

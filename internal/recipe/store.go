@@ -1,12 +1,14 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -40,7 +42,12 @@ type row struct {
 	fileBody
 }
 
+// fileID names a file. One of the directory has the same id wherever that is: the nodes of
+// an instance have it in different places.
 func (l *Library) fileID(path string) string {
+	if rel, err := filepath.Rel(l.o.Dir, path); err == nil && l.o.Dir != "" && filepath.IsLocal(rel) {
+		path = rel
+	}
 	return hex.EncodeToString(l.d.Vault.MAC("recipe.file", []byte(path))[:16])
 }
 
@@ -86,7 +93,7 @@ func (l *Library) keep(ctx context.Context, tx *db.Tx, hash, file string, text [
 // Definition is the recipe of a hash as it was taken, whatever became of its file.
 func (l *Library) Definition(ctx context.Context, hash string) (r *Recipe, err error) {
 	err = l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
-		r, err = l.definitionIn(ctx, q, hash)
+		r, err = l.definitionIn(ctx, q, hash, "")
 		return err
 	})
 	return r, err
@@ -102,13 +109,15 @@ func (l *Library) Text(ctx context.Context, hash string) (text []byte, err error
 	return text, err
 }
 
-func (l *Library) definitionIn(ctx context.Context, q db.Q, hash string) (*Recipe, error) {
+// definitionIn reads a definition. file is where that text is now, "" for where it was taken.
+func (l *Library) definitionIn(ctx context.Context, q db.Q, hash, file string) (*Recipe, error) {
 	d, at, err := l.kept(ctx, q, hash)
 	if err != nil {
 		return nil, err
 	}
+	file = cmp.Or(file, d.File)
 	// By the clock of that day: a schedule that has fired for the last time was in order.
-	r, problems := Read(d.File, d.Text, time.UnixMicro(at), l.d.Foreign)
+	r, problems := Read(file, d.Text, time.UnixMicro(at), l.d.Foreign)
 	return r, Fault(problems)
 }
 
