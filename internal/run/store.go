@@ -460,6 +460,14 @@ func (e *Engine) Find(ctx context.Context, prefix string) (string, error) {
 	return ids[0], nil
 }
 
+// CausedIn reports whether an event has started a run of a name, other than as the child
+// of another.
+func (e *Engine) CausedIn(ctx context.Context, q db.Q, name, cause string) (bool, error) {
+	var n int64
+	err := q.QueryRow(ctx, "SELECT count(*) FROM runs WHERE cause = $1 AND cause <> '' AND name = $2 AND parent = ''", cause, name).Scan(&n)
+	return n > 0, err
+}
+
 // Counts is how many runs are in each live state.
 func (e *Engine) Counts(ctx context.Context) (map[State]int64, error) {
 	out := map[State]int64{}

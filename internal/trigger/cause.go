@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -101,10 +102,10 @@ func runOf(e eventlog.Event) string {
 	return ""
 }
 
-// refused makes a dead letter of an event whose start a storm does not get, once for each
-// first cause; the rest is counted. Replaying it is a person's decision, and a new cause.
-func (t *Triggers) refused(ctx context.Context, tx *db.Tx, s Standing, tr Trigger, from origin, why error) error {
-	if !fault.Is(why, fault.Conflict) || from.refuse {
+// refused is why a storm does not get a start, once for each first cause; the rest is
+// counted. Replaying the event is a person's decision, and a new cause.
+func (t *Triggers) refused(ctx context.Context, tx *db.Tx, tr Trigger, from origin, why error) error {
+	if !errors.Is(why, errStorm) || from.refuse {
 		return why
 	}
 	var n int64
@@ -113,9 +114,5 @@ func (t *Triggers) refused(ctx context.Context, tx *db.Tx, s Standing, tr Trigge
 	if err != nil || n > 1 {
 		return err
 	}
-	_, err = t.log.BuryTx(ctx, tx, eventlog.DeadLetter{
-		Source: eventlog.FromSubscription, Name: subscription, Ref: tr.Event, Title: tr.EventKind, Position: from.event.Position, Stream: from.event.Stream,
-		Cause: from.event.Cause, Class: fault.Conflict, Error: s.Name + " was not started: " + why.Error(), Attempts: 1,
-	})
-	return err
+	return why
 }

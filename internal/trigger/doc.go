@@ -23,6 +23,11 @@
 // they have their definition pinned. Of the owner's targets Replace keeps what does not
 // change, so a listener hears every event since it was first there.
 //
+// # What cannot be started
+//
+// An event starts a target once. If one of several cannot be started the others are, and
+// the event is a dead letter that names it; a replay starts what is not started yet.
+//
 // # Storms
 //
 // A run may cause the event that starts another. The chain is counted: a start that is

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,18 +63,20 @@ func (t *Triggers) stale() {
 	t.changes++
 }
 
-// handle starts what an event starts, all of it or, with the error, none.
+// handle starts what an event starts. A target that cannot be started for a reason of its
+// own keeps none of the others back: the event is a dead letter that names it.
 func (t *Triggers) handle(ctx context.Context, tx *db.Tx, e eventlog.Event) error {
 	if strings.HasPrefix(e.Kind, kindPrefix) {
 		return nil
 	}
+	h := hearing{t: t, event: e}
 	if e.Kind == run.TimerFired {
-		if err := t.timerFired(ctx, tx, e); err != nil {
+		if err := h.timerFired(ctx, tx); err != nil {
 			return err
 		}
 	}
 	names, err := t.listening(ctx, tx, e)
-	if err != nil || len(names) == 0 {
+	if err != nil {
 		return err
 	}
 	payload := objectOf(e.Data)
@@ -92,11 +95,56 @@ func (t *Triggers) handle(ctx context.Context, tx *db.Tx, e eventlog.Event) erro
 			continue
 		}
 		tr := Trigger{Kind: ByEvent, At: e.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: labelOf(e)}
-		if _, err := t.start(ctx, tx, s, tr, origin{event: e, replay: e.OutOfOrder}); err != nil {
+		if err := h.start(ctx, tx, s, tr, origin{event: e, replay: e.OutOfOrder}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return h.end(ctx, tx)
+}
+
+// hearing is an event that is handed to what it starts.
+type hearing struct {
+	t       *Triggers
+	event   eventlog.Event
+	started bool
+	refused []string // of the targets that were not started, why
+	class   fault.Class
+}
+
+// start starts a target, unless the event has started it before: a dead letter hands an
+// event to all that listen, also to those that were never the trouble.
+func (h *hearing) start(ctx context.Context, tx *db.Tx, s Standing, tr Trigger, from origin) error {
+	before, err := h.t.runs.CausedIn(ctx, tx, s.Name, h.event.ID)
+	if err != nil || before {
+		return err
+	}
+	id, err := h.t.start(ctx, tx, s, tr, from)
+	if err != nil && (s.Problem != nil || fault.Is(err, fault.Invalid) || errors.Is(err, errStorm)) {
+		if h.class == "" {
+			h.class = fault.ClassOf(err)
+		}
+		h.refused = append(h.refused, s.Name+" was not started: "+err.Error())
+		return nil
+	}
+	h.started = h.started || id != ""
+	return err
+}
+
+// end makes a dead letter of the event if something was not started. A replay that
+// started nothing has failed.
+func (h *hearing) end(ctx context.Context, tx *db.Tx) error {
+	if len(h.refused) == 0 {
+		return nil
+	}
+	why, e := strings.Join(h.refused, "; "), h.event
+	if e.OutOfOrder && !h.started {
+		return fault.New(h.class, "%s", why)
+	}
+	_, err := h.t.log.BuryTx(ctx, tx, eventlog.DeadLetter{
+		Source: eventlog.FromSubscription, Name: subscription, Ref: e.ID, Title: e.Kind, Position: e.Position, Stream: e.Stream,
+		Cause: e.Cause, Class: h.class, Error: why, Attempts: 1,
+	})
+	return err
 }
 
 // listening are the targets that may want an event, by name.
@@ -162,7 +210,8 @@ func (t *Triggers) DisarmTx(ctx context.Context, tx *db.Tx, target, timer string
 func timerID(target, timer string) string { return target + ":" + timer }
 
 // timerFired starts the target of a timer, if it is still there.
-func (t *Triggers) timerFired(ctx context.Context, tx *db.Tx, e eventlog.Event) error {
+func (h *hearing) timerFired(ctx context.Context, tx *db.Tx) error {
+	t, e := h.t, h.event
 	var timer run.Timer
 	if err := json.Unmarshal(e.Data, &timer); err != nil {
 		return fault.New(fault.Verification, "read the timer of event %s: %w", e.ID, err)
@@ -190,10 +239,9 @@ func (t *Triggers) timerFired(ctx context.Context, tx *db.Tx, e eventlog.Event) 
 	if err != nil {
 		return fault.New(fault.Verification, "payload of timer %s: %w", timer.ID, err)
 	}
-	_, err = t.start(ctx, tx, s, Trigger{
+	return h.start(ctx, tx, s, Trigger{
 		Kind: ByTimer, Name: a.ID, At: timer.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: a.Label,
 	}, origin{replay: true})
-	return err
 }
 
 // isRun reports whether a text is the id of a run.

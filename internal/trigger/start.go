@@ -59,7 +59,7 @@ func (t *Triggers) start(ctx context.Context, tx *db.Tx, s Standing, tr Trigger,
 	}
 	tr.Target = s.Name
 	if err := t.place(ctx, tx, &tr, from); err != nil {
-		return "", t.refused(ctx, tx, s, tr, from, err)
+		return "", t.refused(ctx, tx, tr, from, err)
 	}
 	by := actor
 	if tr.By != "" {

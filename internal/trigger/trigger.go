@@ -86,6 +86,7 @@ const (
 type Runs interface {
 	StartTx(ctx context.Context, tx *db.Tx, s run.Spec) (string, error)
 	RecordIn(ctx context.Context, q db.Q, id string) (run.Record, error)
+	CausedIn(ctx context.Context, q db.Q, name, cause string) (bool, error)
 	ArmTx(ctx context.Context, tx *db.Tx, t run.Timer) error
 	DisarmTx(ctx context.Context, tx *db.Tx, id string) (bool, error)
 }
