@@ -146,18 +146,16 @@ func (t *Triggers) take(rw http.ResponseWriter, r *http.Request, w Webhook) (out
 	if t.opt.Held() != nil {
 		return out, later("nothing is taken now", heldFor)
 	}
-	need := r.ContentLength
-	if need < 0 || need > w.MaxBody {
-		need = w.MaxBody
-	}
 	if r.ContentLength > w.MaxBody {
 		return out, t.tooLarge(rw, w)
 	}
-	if !t.room.enter(need) {
-		return out, later("too much is sent at once", busyFor)
+	in := &incoming{from: http.MaxBytesReader(rw, r.Body, w.MaxBody), room: &t.room, path: w.Path}
+	defer in.leave()
+	body, err := io.ReadAll(in)
+	if errors.Is(err, errFull) {
+		rw.Header().Set("Connection", "close") // the rest is not read
+		return out, later(errFull.Error(), busyFor)
 	}
-	defer t.room.leave(need)
-	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, w.MaxBody))
 	if err != nil {
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
 			return out, t.tooLarge(rw, w)

@@ -1,6 +1,8 @@
 package trigger
 
 import (
+	"errors"
+	"io"
 	"sync"
 	"time"
 )
@@ -40,27 +42,62 @@ func (r *rates) take(path string, perMinute int, now time.Time) (wait time.Durat
 	return 0, true
 }
 
-// room bounds the bodies that are in memory at once.
+// room bounds the bodies that are in memory at once. What counts is what came, not what
+// was announced, and no route has more than half: those who have proved nothing yet do not
+// fill it for all.
 type room struct {
-	mu   sync.Mutex
-	used int64
+	mu     sync.Mutex
+	used   int64
+	routes map[string]int64
 }
 
-// maxBodies is how many bytes of bodies are taken in at once.
-const maxBodies = 64 << 20
+const (
+	maxBodies = 64 << 20      // how many bytes of bodies are in memory at once
+	maxOfOne  = maxBodies / 2 // of one route
+)
 
-func (r *room) enter(n int64) bool {
+func (r *room) enter(path string, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.used+n > maxBodies {
+	if r.used+n > maxBodies || r.routes[path]+n > maxOfOne {
 		return false
 	}
+	if r.routes == nil {
+		r.routes = map[string]int64{}
+	}
 	r.used += n
+	r.routes[path] += n
 	return true
 }
 
-func (r *room) leave(n int64) {
+func (r *room) leave(path string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= n
+	if r.routes[path] -= n; r.routes[path] <= 0 {
+		delete(r.routes, path)
+	}
 }
+
+var errFull = errors.New("too much is sent at once")
+
+// incoming is a body that takes room as it comes, until it leaves.
+type incoming struct {
+	from io.Reader
+	room *room
+	path string
+	n    int64
+}
+
+func (b *incoming) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if n > 0 {
+		if !b.room.enter(b.path, int64(n)) {
+			return 0, errFull
+		}
+		b.n += int64(n)
+	}
+	return n, err
+}
+
+func (b *incoming) leave() { b.room.leave(b.path, b.n) }
