@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -22,7 +23,33 @@ import (
 
 // readRecipe reads a file without a daemon.
 func (a *app) readRecipe(path string) (*recipe.Recipe, []byte, []recipe.Problem, error) {
-	text, err := os.ReadFile(path)
+	text, err := readText(path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r, problems := recipe.Read(path, text, a.now(), karmax.Recipe)
+	return r, text, problems, nil
+}
+
+// readText reads a file, and no more of it than shows that it is too long.
+func readText(path string) (text []byte, err error) {
+	const hint = "it takes the path of a file; ombud recipe show NAME tells that of a recipe in use"
+	info, err := os.Stat(path) // the opening of a pipe waits for who writes into it
+	if err == nil && !info.Mode().IsRegular() {
+		what := "no regular file"
+		if info.IsDir() {
+			what = "a directory"
+		}
+		return nil, fault.New(fault.Usage, "%s is %s", path, what).WithHint(hint)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(path)
+	}
+	if err == nil {
+		defer func() { err = errors.Join(err, f.Close()) }()
+		text, err = io.ReadAll(io.LimitReader(f, recipe.MaxFile+1))
+	}
 	if err != nil {
 		class := fault.Unavailable
 		switch {
@@ -31,10 +58,9 @@ func (a *app) readRecipe(path string) (*recipe.Recipe, []byte, []recipe.Problem,
 		case errors.Is(err, fs.ErrPermission):
 			class = fault.Permission
 		}
-		return nil, nil, nil, fault.New(class, "%w", err).WithHint("it takes the path of a file; ombud recipe show NAME tells that of a recipe in use")
+		return nil, fault.New(class, "%w", err).WithHint(hint)
 	}
-	r, problems := recipe.Read(path, text, a.now(), karmax.Recipe)
-	return r, text, problems, nil
+	return text, nil
 }
 
 // checked is what a check found.
@@ -152,23 +178,35 @@ func judgeOf(r *recipe.Recipe) (func(need string) string, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules := role.Layers()[0].Rules()
 	return func(need string) string {
 		s, err := scope.Parse(need)
 		if err != nil {
-			return "deny"
+			return policy.Deny.String()
 		}
-		for _, text := range r.Scopes() {
-			if scope.Must(text).Covers(s) {
-				return "allow"
-			}
-		}
-		for _, x := range role.Layers()[0].Rules() {
-			if x.Scope.Covers(s) {
-				return x.Effect.String()
-			}
-		}
-		return "deny"
+		return verdict(rules, r.Scopes(), s).String()
 	}, nil
+}
+
+// verdict is what the rules of a role and the grants of a file come to: a grant answers what
+// would be asked, and never what the role denies.
+func verdict(rules []policy.Rule, grants []string, need scope.Scope) policy.Effect {
+	says := func(e policy.Effect, touches func(scope.Scope) bool) bool {
+		return slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Effect == e && touches(r.Scope) })
+	}
+	overlaps := func(s scope.Scope) bool { return s.Overlaps(need) }
+	covers := func(s scope.Scope) bool { return s.Covers(need) }
+	switch {
+	case says(policy.Deny, overlaps):
+		return policy.Deny
+	case slices.ContainsFunc(grants, func(text string) bool { return scope.Must(text).Covers(need) }):
+		return policy.Allow
+	case says(policy.Ask, overlaps):
+		return policy.Ask
+	case says(policy.Allow, covers):
+		return policy.Allow
+	}
+	return policy.Deny
 }
 
 func trialPage(p *page, out tried) {

@@ -99,7 +99,7 @@ func readFile(path string) (text []byte, err error) {
 	if err := instance.CheckWritten(path, info); err != nil {
 		return nil, err
 	}
-	text, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+	text, err = io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err != nil {
 		return nil, diskFault(path, err)
 	}

@@ -16,7 +16,8 @@ import (
 // What is read from a file is bounded: the parser recurses into what it nests, an
 // alias can stand for much more than it says, and a recipe never needs more.
 const (
-	maxFile  = 256 << 10
+	// MaxFile is how many bytes a file may have.
+	MaxFile  = 256 << 10
 	maxDepth = 40
 	maxNodes = 20_000
 )
@@ -92,8 +93,8 @@ type reader struct {
 }
 
 func (r *reader) readable(data []byte) bool {
-	if len(data) > maxFile {
-		r.notes.Bad(Place{}, "", "the file has %d bytes; at most %d are taken", len(data), maxFile)
+	if len(data) > MaxFile {
+		r.notes.Bad(Place{}, "", "the file is too long: at most %d bytes are taken", MaxFile)
 		return false
 	}
 	for i, line := range strings.Split(string(data), "\n") {

@@ -201,7 +201,7 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		of("  - ask: x\n    as: a\n  - log: '{{ with .a }}{{ .b }}{{ end }}'"):       "is a text and has no parts",
 		of(strings.Repeat("  - log: x\n", 201)):                                      "more than 200 steps",
 		of("  - log: " + strings.Repeat("[", 50) + strings.Repeat("]", 50)):          "nested more than",
-		strings.Repeat("#", maxFile+1):                                               "at most",
+		strings.Repeat("#", MaxFile+1):                                               "at most",
 	} {
 		_, problems := Read("x.yaml", []byte(text), testNow, nil)
 		if all := allOf(problems); !strings.Contains(all, want) {
