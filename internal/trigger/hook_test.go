@@ -463,6 +463,28 @@ func TestOldCallsAreForgotten(t *testing.T) {
 	})
 }
 
+func TestMuchThatIsOldIsForgottenInPieces(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.exec(`INSERT INTO cascades (root, runs, refused, at) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= $1)
+			SELECT 'r' || i, 0, 0, 1 FROM n`, int64(2*pruned))
+		before := h.db.Stats().Batches
+		if err := h.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.db.Stats().Batches - before; n < 4 { // three of chains, one of calls
+			t.Errorf("%d commits", n)
+		}
+		var left int64
+		err := h.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+			return q.QueryRow(ctx, "SELECT count(*) FROM cascades").Scan(&left)
+		})
+		if err != nil || left != 0 {
+			t.Error(err, left)
+		}
+	})
+}
+
 func TestWhatCannotBeKeptIsToBeSentAgain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, h *house) {

@@ -213,15 +213,23 @@ func (t *Triggers) FlushRefusals(ctx context.Context) error {
 	return err
 }
 
+// pruned is how many rows Prune removes in one commit: a writer that waits waits no longer.
+const pruned = 1000
+
 // Prune forgets the calls and the chains that are older than they are remembered.
 func (t *Triggers) Prune(ctx context.Context) error {
-	return t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		before := tx.Now() - Remembered.Microseconds()
-		for _, table := range []string{"hooks", "cascades"} {
-			if _, err := tx.Exec(ctx, "DELETE FROM "+table+" WHERE at < $1", before); err != nil {
+	for _, x := range []struct{ table, key string }{{"hooks", "id"}, {"cascades", "root"}} {
+		for more := true; more; {
+			err := t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+				n, err := tx.Exec(ctx, "DELETE FROM "+x.table+" WHERE "+x.key+" IN (SELECT "+x.key+" FROM "+x.table+" WHERE at < $1 ORDER BY at LIMIT $2)",
+					tx.Now()-Remembered.Microseconds(), int64(pruned))
+				more = n == pruned
+				return err
+			})
+			if err != nil {
 				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
