@@ -57,8 +57,9 @@ func (k *Kit) CancelAfter(ctx context.Context, step, id string) error {
 	})
 }
 
-// Step does fn once and returns its recorded result from then on. Only a crash during fn
-// lets it be done again, so what it does may be done twice.
+// Step does fn once and returns its recorded result from then on. A crash or a stop of the
+// daemon during fn, which ends its context, lets it be done again: what it does may be done
+// twice.
 func (k *Kit) Step(ctx context.Context, step string, fn func(ctx context.Context) (json.RawMessage, error)) (result json.RawMessage, err error) {
 	err = k.each(step, func(step string) error {
 		result, err = k.r.Step(ctx, step, run.Policy{Kind: run.Repeatable}, fn)

@@ -199,8 +199,8 @@ func (e *Engine) claimSQL() string {
 		e.kinds.known() + `) ORDER BY next_at, seq LIMIT $2`
 }
 
-// Stop lets effects under way come to their end, for at most Options.Grace, then
-// cancels them. Runs that were not finished are queued again and go on at the
+// Stop cancels effects under way that may be repeated and lets the others come to their
+// end, for at most Options.Grace, then cancels them too. Runs that were not finished are queued again and go on at the
 // next start. It is safe to call twice.
 func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
@@ -214,7 +214,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.dispatch.Wait() // it begins nothing any more
 	e.mu.Lock()
 	for _, r := range e.live {
-		r.stopModel()
+		r.halt(errStopping)
 	}
 	e.mu.Unlock()
 
@@ -222,6 +222,8 @@ func (e *Engine) Stop(ctx context.Context) error {
 	go func() { e.runs.Wait(); close(done) }()
 	grace := time.NewTimer(e.opt.Grace)
 	defer grace.Stop()
+	slow := time.AfterFunc(slowStop, e.tellUnderWay)
+	defer slow.Stop()
 	select {
 	case <-done:
 	case <-grace.C:
@@ -240,6 +242,18 @@ func (e *Engine) Stop(ctx context.Context) error {
 		_, err := tx.Exec(ctx, "DELETE FROM nodes WHERE id = $1", e.node)
 		return err
 	})
+}
+
+// slowStop is how long a stop waits without saying for what.
+const slowStop = time.Second
+
+// tellUnderWay says which runs a stop waits for.
+func (e *Engine) tellUnderWay() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, r := range e.live {
+		e.slog.Warn("stopping waits for what a run has under way", "run", id, "kind", r.rec.Kind, "name", r.rec.Name, "at_most", e.opt.Grace)
+	}
 }
 
 func (e *Engine) isStopping() bool {

@@ -450,6 +450,47 @@ func TestStopQueuesAndTheNextBootGoesOn(t *testing.T) {
 	})
 }
 
+// What may be done twice must not hold up a stop, however long it would take.
+func TestStopDoesNotWaitForWhatMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		began := make(chan struct{}, 4)
+		calls := 0
+		kind := Kind{Name: "k", Handle: func(ctx context.Context, r *Run) ([]byte, error) {
+			return r.Step(ctx, "look", Policy{Kind: Repeatable}, func(ctx context.Context) (json.RawMessage, error) {
+				if calls++; calls > 1 {
+					return json.RawMessage("1"), nil
+				}
+				began <- struct{}{}
+				select {
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				case <-r.e.graceOver:
+					return nil, errors.New("it was waited for")
+				}
+			})
+		}}
+		b := setup(t, d, kind)
+		if err := b.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		id := b.begin(Spec{Kind: "k"})
+		<-began
+		b.stop()
+		rec, steps, err := b.Get(t.Context(), id)
+		if err != nil || rec.State != Queued || len(steps) != 0 {
+			t.Fatalf("after stop: %s %s, steps %v, %v", rec.State, rec.Error, steps, err)
+		}
+		next := New(d, b.vault, b.log, b.kinds, Options{Poll: 20 * time.Millisecond})
+		b2 := &bench{t: t, db: d, vault: b.vault, log: b.log, kinds: b.kinds, Engine: next}
+		b2.open()
+		if rec := b2.wait(id); rec.State != Completed || calls != 2 {
+			t.Errorf("after the next boot: %s %s, %d calls", rec.State, rec.Error, calls)
+		}
+		b2.verify()
+	})
+}
+
 func TestTimerFiresOncePerInstant(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

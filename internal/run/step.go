@@ -41,7 +41,8 @@ type Run struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	began  time.Time
-	halted chan struct{} // closed when the daemon stops: waits and model calls end
+	going  context.Context // ends when the daemon stops: waits and what can be repeated end
+	halt   context.CancelCauseFunc
 
 	// known is set before the handler begins and used by functions of InTx only, which
 	// run one after the other on the store's goroutine.
@@ -67,17 +68,15 @@ type lazyStep struct {
 
 func newRun(e *Engine, rec Record) *Run {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &Run{e: e, ctx: ctx, cancel: cancel, began: time.Now(), rec: rec, steps: map[string]*Step{}, halted: make(chan struct{})}
+	r := &Run{e: e, ctx: ctx, cancel: cancel, began: time.Now(), rec: rec, steps: map[string]*Step{}}
+	r.going, r.halt = context.WithCancelCause(ctx)
 	r.quiet = sync.NewCond(&r.mu)
 	return r
 }
 
-// stopModel tells the handler that the daemon stops. The caller holds e.mu.
-func (r *Run) stopModel() { close(r.halted) }
-
 // Halted is closed when the daemon stops: what may be repeated without harm, such
-// as waiting for a model, should end then.
-func (r *Run) Halted() <-chan struct{} { return r.halted }
+// as waiting for a model, should end then. The context of a Repeatable step does.
+func (r *Run) Halted() <-chan struct{} { return r.going.Done() }
 
 // Record is the run as it was claimed.
 func (r *Run) Record() Record { return r.rec }
@@ -292,7 +291,7 @@ func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx
 	if spec.Timeout > 0 {
 		failpoint.Hit("run.effect.before")
 	}
-	out := fn(ctx)
+	out := r.attempt(ctx, spec.Policy.Kind, fn)
 	if spec.Timeout > 0 {
 		failpoint.Hit("run.effect.after")
 	}
@@ -307,6 +306,22 @@ func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx
 		return out, nil
 	}
 	return r.closeStep(spec, seq, out)
+}
+
+// attempt runs an effect. One that may be repeated is not waited for when the daemon
+// stops: its context ends, and a failure from then on is none of its own.
+func (r *Run) attempt(ctx context.Context, policy PolicyKind, fn func(ctx context.Context) Outcome) Outcome {
+	if policy != Repeatable {
+		return fn(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.going, func() { cancel(errStopping) })()
+	out := fn(ctx)
+	if out.State != Done && errors.Is(context.Cause(r.going), errStopping) {
+		return Abandon()
+	}
+	return out
 }
 
 // resume treats a step that a crash interrupted.
