@@ -170,8 +170,8 @@ type Daemon struct {
 	began   time.Time
 	asked   chan struct{} // closed when a client asks the daemon to stop
 	askOnce sync.Once
-	failed  atomic.Pointer[error]         // why the daemon must end, if not because it was asked to
-	stops   []func(context.Context) error // in the order of the starts
+	failed  atomic.Pointer[error] // why the daemon must end, if not because it was asked to
+	stops   []stop                // in the order of the starts
 	loops   sync.WaitGroup
 	quit    context.CancelFunc
 	unadopt func()
@@ -218,7 +218,7 @@ func (d *Daemon) start(ctx context.Context) error {
 				return err
 			}
 		}
-		d.stops = append(d.stops, p.stop)
+		d.stops = append(d.stops, stop{p.name, p.stop})
 	}
 	d.log.Info("ready", "pid", os.Getpid(), "instance", d.o.Instance.Name, "store", d.db.Kind(),
 		"ms", time.Since(d.began).Milliseconds(), "model", d.models.main.why)
@@ -229,12 +229,34 @@ func (d *Daemon) start(ctx context.Context) error {
 func (d *Daemon) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
-	var errs []error
-	for _, stop := range slices.Backward(d.stops) {
-		errs = append(errs, stop(ctx))
+	last := []stop{
+		{"store", func(context.Context) error { return d.db.Close() }},
+		{"models", func(context.Context) error { d.models.close(); return nil }},
 	}
-	d.models.close()
-	errs = append(errs, d.db.Close())
+	return stopAll(ctx, d.log, append(last, d.stops...))
+}
+
+// stop ends a part.
+type stop struct {
+	part string
+	do   func(context.Context) error
+}
+
+// slowStop is how long a part may take to stop without a word.
+const slowStop = time.Second
+
+// stopAll stops parts, the last first. One that takes its time is named meanwhile, so
+// that whoever waits can see for what.
+func stopAll(ctx context.Context, log *slog.Logger, parts []stop) error {
+	var errs []error
+	for _, s := range slices.Backward(parts) {
+		began := time.Now()
+		slow := time.AfterFunc(slowStop, func() { log.Warn("stopping takes its time", "part", s.part) })
+		errs = append(errs, s.do(ctx))
+		if !slow.Stop() {
+			log.Info("stopped at last", "part", s.part, "ms", time.Since(began).Milliseconds())
+		}
+	}
 	return errors.Join(errs...)
 }
 
