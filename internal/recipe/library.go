@@ -72,9 +72,10 @@ type Library struct {
 
 	loading   sync.Mutex // held during a look
 	looked    bool
-	suspected map[string]string // what was wrong at the last look, by path
-	broken    map[string]string // the files that are, each with the recipe that stays in use
-	trouble   string            // why the directory could not be looked at, "" if it could
+	parsed    map[string]*Recipe // those in use, by their rows' hash and path
+	suspected map[string]string  // what was wrong at the last look, by path
+	broken    map[string]string  // the files that are, each with the recipe that stays in use
+	trouble   string             // why the directory could not be looked at, "" if it could
 
 	current atomic.Pointer[map[string]*Recipe] // those in use, by name
 
@@ -219,7 +220,7 @@ func (l *Library) Load(ctx context.Context) (again bool, err error) {
 	}
 	l.looked = true
 	inUse := map[string]*Recipe{}
-	l.broken = map[string]string{}
+	l.broken, l.parsed = map[string]string{}, map[string]*Recipe{}
 	for _, c := range all {
 		if len(c.problems) > 0 {
 			l.broken[c.Path] = ""
@@ -228,7 +229,7 @@ func (l *Library) Load(ctx context.Context) (again bool, err error) {
 			}
 		}
 		if c.inUse != nil {
-			inUse[c.inUse.Name] = c.inUse
+			inUse[c.inUse.Name], l.parsed[c.newHash+c.Path] = c.inUse, c.inUse
 		}
 	}
 	l.current.Store(&inUse)
@@ -324,6 +325,9 @@ func (l *Library) candidates(ctx context.Context, q db.Q, files []found, before 
 
 // version is what a row has in use, nil if it cannot be read.
 func (l *Library) version(ctx context.Context, q db.Q, x row) *Recipe {
+	if r := l.parsed[x.hash+x.Path]; r != nil {
+		return r
+	}
 	r, err := l.definitionIn(ctx, q, x.hash, x.Path)
 	if err != nil {
 		l.slog.Error("a recipe in use cannot be read", "recipe", x.name, "error", err)

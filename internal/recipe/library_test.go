@@ -335,6 +335,32 @@ func TestALinkToNowhereIsABrokenFile(t *testing.T) {
 	})
 }
 
+// A look now and then at files that are as they were costs their reading, not their parsing.
+func TestAFileThatIsAsItWasIsParsedOnce(t *testing.T) {
+	t.Parallel()
+	shelves(t, func(t *testing.T, s *shelf) {
+		parsed := 0
+		s.d.Foreign = func(file string, data []byte, _ time.Time) (*Recipe, []Problem) {
+			parsed++
+			return &Recipe{Name: "a", File: file, Description: string(data)}, nil
+		}
+		s.write("a.yaml", "name: one")
+		for range 5 {
+			s.load()
+		}
+		if parsed != 1 {
+			t.Errorf("parsed %d times", parsed)
+		}
+		s.write("a.yaml", "name: two")
+		for range 5 {
+			s.load()
+		}
+		if parsed != 2 || s.Current("a").Description != "name: two" {
+			t.Errorf("parsed %d times: %+v", parsed, s.Current("a"))
+		}
+	})
+}
+
 func TestTwoFilesCannotHaveOneName(t *testing.T) {
 	t.Parallel()
 	shelves(t, func(t *testing.T, s *shelf) {
