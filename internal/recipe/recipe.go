@@ -16,6 +16,7 @@ const (
 type Recipe struct {
 	File        string
 	Name        string
+	Called      Place // where its name stands
 	Description string
 	Enabled     bool // as the file says
 	On          []On

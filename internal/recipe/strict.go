@@ -82,6 +82,7 @@ func (s *strict) file(n *Node) {
 			}
 		},
 		"name": func(f Field) {
+			r.Called = f.Place
 			if r.Name = s.word(f); r.Name != "" && !ValidName(r.Name) {
 				s.notes.Bad(f.Value.Place, "", "%q is no name of a recipe: it has %s", clip(r.Name), nameText)
 			}

@@ -257,13 +257,26 @@ func TestRecipesAreHeldAgainstEachOtherAndTheWorld(t *testing.T) {
 	}, []*Recipe{a, b, c, twin})
 	got := allOf(problems)
 	for _, want := range []string{
-		"the recipe would run itself: a → b → c → a", `the webhook /hooks/x is in a.yaml:3 too`, `the recipe "a" is in a.yaml:1 too`, `the recipe "a" is in other.yaml:1 too`, `the webhook /hooks/x is in b.yaml:3 too`,
+		"the recipe would run itself: a → b → c → a", `the webhook /hooks/x is in a.yaml:3 too`, `other.yaml:2:1: the recipe "a" is in a.yaml:2 too`, `a.yaml:2:1: the recipe "a" is in other.yaml:2 too`, `the webhook /hooks/x is in b.yaml:3 too`,
 		`no event is of kind "comms.mesage"`, `did you mean "comms.message"?`, `there is no tool "noitfy.send"`, `did you mean "notify.send"?`,
 		`notify.send has no input "mesage"`, `notify.send needs the input "message"`, "delegate needs what this ombud does not have yet",
 		`there is no loop "dea"`, `there is no recipe "bb"`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("nothing says %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestAKindOfEventThatNeverComesIsLetPassAndSaid(t *testing.T) {
+	t.Parallel()
+	for kind, silent := range map[string]bool{
+		"user.defined": false, "delegation.completed": false, "user.*": false, "memory.updated": true, "comms.*": true, "*": true,
+	} {
+		r := &Recipe{Name: "a", On: []On{{Event: &Event{Kind: kind}}}}
+		problems, warnings := Check(World{}, []*Recipe{r})
+		if len(problems) > 0 || (len(warnings) == 0) != silent {
+			t.Errorf("%s: %v %v", kind, problems, warnings)
 		}
 	}
 }

@@ -17,6 +17,17 @@ var eventKinds = []string{
 	"secret.set", "secret.removed", "system.clock", "approval.asked", "approval.resolved",
 }
 
+// unmade are those of them that nothing in this version records.
+var unmade = []string{"delegation.completed", "user.defined"}
+
+// comes reports whether an event of a kind, or of a family, is ever recorded.
+func comes(kind string) bool {
+	begin, family := strings.CutSuffix(kind, "*")
+	return slices.ContainsFunc(eventKinds, func(k string) bool {
+		return !slices.Contains(unmade, k) && (k == kind || family && strings.HasPrefix(k, begin))
+	})
+}
+
 // knownEvent reports whether a kind, or the family "tool.*", can be waited for.
 func knownEvent(kind string) bool {
 	if slices.Contains(eventKinds, kind) || kind == "*" {
@@ -78,6 +89,8 @@ func (r *Recipe) outside(w World, all []*Recipe) *Notes {
 	for _, on := range r.On {
 		if on.Event != nil && !knownEvent(on.Event.Kind) {
 			bad(on.Place, eventFix(on.Event.Kind), "no event is of kind %q", clip(on.Event.Kind))
+		} else if on.Event != nil && !comes(on.Event.Kind) {
+			notes.Warn(on.Place, "wait for another kind, or let something else start it too", "no event of kind %q comes in this version, so it starts nothing", on.Event.Kind)
 		}
 		if on.Webhook != nil && w.Secrets != nil {
 			for _, name := range on.Webhook.Secrets {
@@ -161,7 +174,7 @@ func clashes(all []*Recipe) (problems []Problem) {
 	}
 	names, paths := map[string]owner{}, map[string]owner{}
 	for _, r := range all {
-		me, key := owner{r, Place{1, 1}}, strings.ToLower(r.Name)
+		me, key := owner{r, r.Called}, strings.ToLower(r.Name)
 		if other, twice := names[key]; twice {
 			clash(me, other, fmt.Sprintf("the recipe %q", r.Name), "give one of them another name")
 		}

@@ -46,7 +46,7 @@ func (r *reader) file(n *recipe.Node) {
 	out := r.recipe
 	for _, f := range n.Fields { // first: what is said of others has it
 		if f.Key == "name" {
-			out.Name = r.name(f)
+			out.Name, out.Called = r.name(f), f.Place
 		}
 	}
 	for _, f := range n.Fields {
