@@ -10,6 +10,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/vault"
 )
@@ -138,8 +139,8 @@ func (a *Approvals) List(ctx context.Context, f Filter) (out []Approval, err err
 func (a *Approvals) Find(ctx context.Context, prefix string) (Approval, error) {
 	var ids []string
 	err := a.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM approvals WHERE substr(id, 1, $1) = $2 ORDER BY id DESC LIMIT 2",
-			int64(len(prefix)), prefix)
+		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM approvals WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2",
+			prefix, id.Behind(prefix))
 		return err
 	})
 	switch {

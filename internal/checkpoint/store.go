@@ -7,6 +7,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -148,7 +149,7 @@ func (c *Checkpoints) since(ctx context.Context, repository []byte, from, before
 
 // Find returns the checkpoint whose id begins so.
 func (c *Checkpoints) Find(ctx context.Context, prefix string) (Row, error) {
-	found, err := c.rows(ctx, "substr(id, 1, $1) = $2 ORDER BY seq DESC LIMIT 2", len(prefix), prefix)
+	found, err := c.rows(ctx, "id >= $1 AND id < $2 ORDER BY id LIMIT 2", prefix, id.Behind(prefix))
 	switch {
 	case err != nil:
 		return Row{}, err

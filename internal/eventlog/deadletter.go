@@ -199,7 +199,7 @@ func (l *Log) DeadLetters(ctx context.Context, f LetterFilter) (out []DeadLetter
 // NotFound, Invalid if several do.
 func (l *Log) DeadLetterIn(ctx context.Context, q db.Q, prefix string) (DeadLetter, error) {
 	found, err := db.All(ctx, q, func(r *db.Rows) (DeadLetter, error) { return l.scanLetter(r) },
-		`SELECT `+letterColumns+` FROM dead_letters WHERE substr(id, 1, $1) = $2 ORDER BY id LIMIT 2`, len(prefix), prefix)
+		`SELECT `+letterColumns+` FROM dead_letters WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2`, prefix, id.Behind(prefix))
 	switch {
 	case err != nil:
 		return DeadLetter{}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/vault"
@@ -99,11 +100,11 @@ func (g *Grants) load(ctx context.Context, q db.Q, id string) (Grant, error) {
 // Find returns the id of the one grant that begins with prefix. It does not open
 // the row, so that a damaged one can be revoked. Errors: NotFound, Invalid if
 // several do.
-func (g *Grants) Find(ctx context.Context, prefix string) (id string, err error) {
+func (g *Grants) Find(ctx context.Context, prefix string) (string, error) {
 	var ids []string
-	err = g.db.Read(ctx, func(ctx context.Context, q db.Q) error {
-		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM grants WHERE substr(id, 1, $1) = $2 ORDER BY id LIMIT 2",
-			int64(len(prefix)), prefix)
+	err := g.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM grants WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2",
+			prefix, id.Behind(prefix))
 		return err
 	})
 	switch {

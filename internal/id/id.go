@@ -40,6 +40,11 @@ func next(ms uint64) uint64 {
 	return last.stamp
 }
 
+// Behind returns a text that is behind all identifiers that begin with prefix and before
+// all others that follow it: id >= prefix AND id < Behind(prefix) is a range that an index
+// of the store serves.
+func Behind(prefix string) string { return prefix + "~" }
+
 // Valid reports whether s is an identifier with the given prefix.
 func Valid(prefix, s string) bool {
 	rest, ok := strings.CutPrefix(s, prefix+"_")

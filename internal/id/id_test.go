@@ -1,6 +1,7 @@
 package id
 
 import (
+	"strings"
 	"sync"
 	"testing"
 )
@@ -39,6 +40,22 @@ func TestNewIsUniqueUnderConcurrency(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestBehindIsBehindWhatBeginsSoAndBeforeTheRest(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		a, b := New("run"), New("run")
+		for n := range len(a) + 1 {
+			prefix := a[:n]
+			if in := prefix <= a && a < Behind(prefix); !in {
+				t.Fatalf("%q is not between %q and %q", a, prefix, Behind(prefix))
+			}
+			if in := prefix <= b && b < Behind(prefix); in != strings.HasPrefix(b, prefix) {
+				t.Fatalf("%q between %q and %q: %v", b, prefix, Behind(prefix), in)
+			}
+		}
+	}
 }
 
 func TestValidRefuses(t *testing.T) {

@@ -18,6 +18,7 @@ func TestNoLookScansWhatOthersHave(t *testing.T) {
 	d := dbtest.SQLite(t)
 	for query, index := range map[string]string{
 		timersOfOwner: "timers_owner (owner=?)", slotsOfKey: "runs_slot (key=?", nextOfKey: "runs_keyed (key=?", joinable: "runs_keyed (key=?",
+		beginning: "sqlite_autoindex_runs_1 (id>? AND id<?)",
 		"SELECT id FROM runs WHERE seq < 5 AND cause = $1 AND cause <> '' ORDER BY seq DESC LIMIT $2": "runs_cause (cause=?)",
 	} {
 		var plan []string

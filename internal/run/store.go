@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -440,13 +441,15 @@ func (e *Engine) List(ctx context.Context, f Filter) (out []Record, err error) {
 	return out, err
 }
 
+// beginning finds runs by the beginning of their id.
+const beginning = "SELECT id FROM runs WHERE id >= $1 AND id < $2 ORDER BY id LIMIT 2"
+
 // Find returns the id of the one run whose id begins with prefix. Errors: NotFound,
 // Invalid if several do.
 func (e *Engine) Find(ctx context.Context, prefix string) (string, error) {
 	var ids []string
 	err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-		ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM runs WHERE substr(id, 1, $1) = $2 ORDER BY seq DESC LIMIT 2",
-			len(prefix), prefix)
+		ids, err = db.All(ctx, q, db.Column[string], beginning, prefix, id.Behind(prefix))
 		return err
 	})
 	switch {

@@ -186,7 +186,7 @@ func (s *Schedules) GetIn(ctx context.Context, q db.Q, name string) (Schedule, e
 	owner, short := splitName(name)
 	found, err := s.query(ctx, q, "key = $1", s.key(owner, short))
 	if err == nil && len(found) == 0 && len(name) > len("sch_") && name[:4] == "sch_" {
-		found, err = s.query(ctx, q, "substr(id, 1, $1) = $2 ORDER BY seq LIMIT 2", len(name), name)
+		found, err = s.query(ctx, q, "id >= $1 AND id < $2 ORDER BY id LIMIT 2", name, id.Behind(name))
 	}
 	switch {
 	case err != nil:
