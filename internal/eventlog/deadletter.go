@@ -93,7 +93,7 @@ func (l *Log) BuryTx(ctx context.Context, tx *db.Tx, d DeadLetter) (DeadLetter, 
 		return d, err
 	}
 	d.Attempts += attempts
-	d.Error = d.Error[:min(len(d.Error), maxError)]
+	d.Error = fault.Cut(d.Error, maxError)
 	_, err = tx.Exec(ctx, `INSERT INTO dead_letters (`+letterColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '', '')
 		ON CONFLICT (id) DO UPDATE SET position = excluded.position, stream = excluded.stream, class = excluded.class,

@@ -187,6 +187,5 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	s := err.Error()
-	return s[:min(len(s), maxError)]
+	return fault.Cut(err.Error(), maxError)
 }

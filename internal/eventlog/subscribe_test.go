@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -251,6 +253,29 @@ func replay(t *testing.T, l *Log, letter string) error {
 		return errors.Join(err, l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return l.FailedAgainTx(ctx, tx, letter, err) }))
 	}
 	return err
+}
+
+func TestALongErrorOfADeadLetterIsCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, l *Log, _ *clock) {
+		long := "x" + strings.Repeat("é", maxError)
+		err := l.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			d, err := l.BuryTx(ctx, tx, DeadLetter{Source: FromDelivery, Name: "mail", Ref: "dlv_1", Error: long})
+			if err != nil {
+				return err
+			}
+			if len(d.Error) != maxError-1 || !utf8.ValidString(d.Error) {
+				t.Errorf("%d bytes: …%q", len(d.Error), d.Error[len(d.Error)-4:])
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := errorText(errors.New(long)); !utf8.ValidString(text) {
+			t.Errorf("…%q", text[len(text)-4:])
+		}
+	})
 }
 
 func TestReplayIsMarkedOutOfOrderAndHappensOnce(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -23,12 +24,9 @@ const maxProgress = 500
 // Progress tells how far the run has come. It may be called at any rate: what is
 // stored is the last of each Options.Poll.
 func (r *Run) Progress(text string, done, total int) {
-	if len(text) > maxProgress {
-		text = text[:maxProgress]
-	}
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
-	r.e.progress[r.rec.ID] = Progress{Text: text, Done: done, Total: total, At: r.e.db.Time()}
+	r.e.progress[r.rec.ID] = Progress{Text: fault.Cut(text, maxProgress), Done: done, Total: total, At: r.e.db.Time()}
 }
 
 // saveProgress writes what was told since the last time, in one commit.

@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
@@ -226,4 +228,14 @@ func TestProgressIsStoredAtABoundedRate(t *testing.T) {
 		b.wait(id)
 		b.verify()
 	})
+}
+
+func TestALongTextOfProgressIsCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.SQLite(t))
+	r := &Run{e: b.Engine, rec: Record{ID: "a"}}
+	r.Progress("x"+strings.Repeat("é", maxProgress), 0, 0)
+	if got := b.progress["a"].Text; len(got) != maxProgress-1 || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: …%q", len(got), got[len(got)-4:])
+	}
 }
