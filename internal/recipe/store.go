@@ -13,6 +13,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -121,12 +122,29 @@ func (l *Library) definitionIn(ctx context.Context, q db.Q, hash, file string) (
 	return r, Fault(problems)
 }
 
+// keepFor is how long a definition is kept at least, from when it was taken.
+const keepFor = 30 * 24 * time.Hour
+
+// Forget removes old definitions that no file has and no run can ask for: those of runs
+// that have not ended, and of failed ones that can still be replayed, stay.
+func (l *Library) Forget(ctx context.Context) error {
+	l.loading.Lock() // a look may take a text that was there before
+	defer l.loading.Unlock()
+	return l.d.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM recipe_definitions WHERE at < $1 AND hash NOT IN (SELECT hash FROM recipe_files)
+			AND hash NOT IN (SELECT definition FROM runs WHERE kind = $2 AND (state NOT IN ($3, $4, $5)
+				OR id IN (SELECT ref FROM dead_letters WHERE source = 'run')))`,
+			tx.Now()-keepFor.Microseconds(), RunKind, string(run.Completed), string(run.Failed), string(run.Cancelled))
+		return err
+	})
+}
+
 // kept is a definition as it was written down, and when.
 func (l *Library) kept(ctx context.Context, q db.Q, hash string) (d definition, at int64, err error) {
 	var sealed []byte
 	err = q.QueryRow(ctx, "SELECT body, at FROM recipe_definitions WHERE hash = $1", hash).Scan(&sealed, &at)
 	if errors.Is(err, sql.ErrNoRows) {
-		return d, 0, fault.New(fault.NotFound, "no recipe was ever taken with the hash %q", hash)
+		return d, 0, fault.New(fault.NotFound, "no recipe with the hash %q is kept", hash)
 	}
 	if err != nil {
 		return d, 0, err

@@ -531,3 +531,75 @@ func TestARunWhoseFileIsGoneHasTheRoleAlone(t *testing.T) {
 		}
 	})
 }
+
+// What a run can ask for is kept, and what no file has and no run can ask for is not.
+func TestOldDefinitionsAreForgottenUnlessARunNeedsThem(t *testing.T) {
+	t.Parallel()
+	waiting := "ombud: recipe/v1\nname: a\non: {manual: true}\nsteps:\n  - wait_signal: go\n  - notify: "
+	failing := "ombud: recipe/v1\nname: b\non: {manual: true}\nsteps:\n  - http: {url: \"https://example.com/\"}\n"
+	each(t, map[string]string{"a.yaml": waiting + "one", "b.yaml": failing}, func(t *testing.T, h *house) {
+		count := func() (n int) {
+			t.Helper()
+			if err := h.lib.Forget(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := h.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+				return q.QueryRow(ctx, "SELECT count(*) FROM recipe_definitions").Scan(&n)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		change := func(q string) {
+			t.Helper()
+			if err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { _, err := tx.Exec(ctx, q); return err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := h.start(t, "a", "{}")
+		if rec := h.end(t, h.start(t, "b", "{}")); rec.State != run.Failed {
+			t.Fatal(rec)
+		}
+		for name, text := range map[string]string{"a.yaml": waiting + "two", "b.yaml": failing + "  - log: x\n"} {
+			if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := h.lib.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		change("UPDATE recipe_definitions SET at = 1")
+		if n := count(); n != 4 {
+			t.Errorf("%d are kept while a run waits and one can be replayed", n)
+		}
+		change("DELETE FROM dead_letters")
+		if n := count(); n != 3 {
+			t.Errorf("%d are kept while a run waits", n)
+		}
+		h.until(t, func() bool {
+			rec, _, err := h.runs.Get(t.Context(), id)
+			return err == nil && rec.State == run.Waiting && rec.Wait == run.ForSignal
+		})
+		if err := h.runs.Signal(t.Context(), id, "go", nil, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		if rec := h.end(t, id); rec.State != run.Completed {
+			t.Errorf("%s: %s", rec.State, rec.Error)
+		}
+		if n := count(); n != 2 {
+			t.Errorf("%d are kept; two are in use", n)
+		}
+		for _, text := range []string{"three", "four"} {
+			if err := os.WriteFile(filepath.Join(h.dir, "a.yaml"), []byte(waiting+text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.lib.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := count(); n != 3 {
+			t.Errorf("%d are kept; two are in use, and one was taken just now", n)
+		}
+	})
+}
