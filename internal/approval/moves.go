@@ -167,6 +167,17 @@ func (d Decision) state() (State, bool) {
 	return "", false
 }
 
+// Check reports what is wrong with a decision, whatever is decided.
+func Check(d Decision, note string) error {
+	if _, ok := d.state(); !ok {
+		return fault.New(fault.Invalid, "decision %q is neither approve nor deny", d)
+	}
+	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
+		return fault.New(fault.Invalid, "the note is over %d bytes, not UTF-8 or has a NUL", maxNote)
+	}
+	return nil
+}
+
 // Resolve decides an open question, once. Errors: NotFound; Conflict if it is no
 // longer open; Denied if the subject would decide for itself.
 func (a *Approvals) Resolve(ctx context.Context, id string, d Decision, resolver, note string) (out Approval, err error) {
@@ -180,15 +191,13 @@ func (a *Approvals) Resolve(ctx context.Context, id string, d Decision, resolver
 // ResolveTx is Resolve in the caller's transaction: a "yes" in a chat is one
 // commit with its message.
 func (a *Approvals) ResolveTx(ctx context.Context, tx *db.Tx, id string, d Decision, resolver, note string) (Approval, error) {
-	state, ok := d.state()
-	switch {
-	case !ok:
-		return Approval{}, fault.New(fault.Invalid, "decision %q is neither approve nor deny", d)
-	case resolver == "":
-		return Approval{}, fault.New(fault.Invalid, "a decision needs somebody who takes it")
-	case len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0):
-		return Approval{}, fault.New(fault.Invalid, "the note is over %d bytes, not UTF-8 or has a NUL", maxNote)
+	if err := Check(d, note); err != nil {
+		return Approval{}, err
 	}
+	if resolver == "" {
+		return Approval{}, fault.New(fault.Invalid, "a decision needs somebody who takes it")
+	}
+	state, _ := d.state()
 	now := tx.Now()
 	expires := now + a.opt.Good.Microseconds()
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $1, resolved = $2, resolver = $3, note = $4, expires = $5

@@ -361,6 +361,9 @@ func (d *Daemon) capsMeter(ctx context.Context, req wire.CapsMeterRequest) (out 
 // approvalsResolve decides a question; with it, in the same commit, it leaves
 // standing approvals of what the call needs where that is asked for.
 func (d *Daemon) approvalsResolve(ctx context.Context, req wire.ApprovalsResolveRequest) (out wire.ApprovalsResolveResult, err error) {
+	if err := checkDecision(req); err != nil { // first: what is wrong with it is wrong of every question
+		return out, err
+	}
 	found, err := d.approvals.Find(ctx, req.ID)
 	if err != nil {
 		return out, err
@@ -399,25 +402,37 @@ func (d *Daemon) approvalsResolve(ctx context.Context, req wire.ApprovalsResolve
 	return out, err
 }
 
-// standingOf are the standing approvals that go with a decision: for exactly what
-// the call was shown to need.
-func standingOf(a approval.Approval, req wire.ApprovalsResolveRequest) (out []grant.New, err error) {
-	conversation := ""
+// checkDecision reports what is wrong with a decision, whatever the question is and
+// whether or not it is open.
+func checkDecision(req wire.ApprovalsResolveRequest) error {
+	if err := approval.Check(approval.Decision(req.Decision), req.Note); err != nil {
+		return err
+	}
 	switch req.Standing {
 	case "":
-		return nil, nil
-	case wire.StandingAlways:
-	case wire.StandingConversation:
-		conversation = a.Conversation
-		if conversation == "" {
-			return nil, fault.New(fault.Invalid, "%s was not asked in a conversation", a.ID)
-		}
+		return nil
+	case wire.StandingAlways, wire.StandingConversation:
 	default:
-		return nil, fault.New(fault.Invalid, "standing is %q", req.Standing).
+		return fault.New(fault.Invalid, "standing is %q", req.Standing).
 			WithHint("it is %s, %s or left out", wire.StandingConversation, wire.StandingAlways)
 	}
 	if req.Decision != wire.Approve {
-		return nil, fault.New(fault.Invalid, "only a yes can hold for later calls")
+		return fault.New(fault.Invalid, "only a yes can hold for later calls")
+	}
+	return nil
+}
+
+// standingOf are the standing approvals that go with a decision: for exactly what
+// the call was shown to need.
+func standingOf(a approval.Approval, req wire.ApprovalsResolveRequest) (out []grant.New, err error) {
+	if req.Standing == "" {
+		return nil, nil
+	}
+	conversation := ""
+	if req.Standing == wire.StandingConversation {
+		if conversation = a.Conversation; conversation == "" {
+			return nil, fault.New(fault.Invalid, "%s was not asked in a conversation", a.ID)
+		}
 	}
 	for _, text := range a.Scopes {
 		s, err := scope.Parse(text)

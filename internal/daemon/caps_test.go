@@ -198,6 +198,8 @@ func TestAYesCanHoldForLaterCallsAndIsRevocable(t *testing.T) {
 		q := open("write it", "")
 		for _, bad := range []wire.ApprovalsResolveRequest{
 			{ID: q.ID, Decision: wire.Deny, Standing: wire.StandingAlways}, {ID: q.ID, Decision: wire.Approve, Standing: "forever"},
+			{ID: "apr_nowhere", Decision: "maybe"}, {ID: "apr_nowhere", Decision: wire.Approve, Standing: "forever"},
+			{ID: "apr_nowhere", Decision: wire.Deny, Note: "\x00"},
 		} {
 			if _, err := c.ApprovalsResolve(t.Context(), bad); !fault.Is(err, fault.Invalid) {
 				t.Errorf("%+v: %v", bad, err)
