@@ -43,6 +43,9 @@ func recipesPage(p *page, res wire.RecipeListResult) {
 	if res.Trouble != "" {
 		p.line("%s", p.bad("the recipes cannot be read, and those in use stay: "+oneLine(res.Trouble)))
 	}
+	if res.Late != "" {
+		p.line("%s", p.bad(oneLine(res.Late)))
+	}
 	if len(res.Recipes) == 0 {
 		p.line("no recipes in %s", oneLine(res.Dir))
 		p.line("%s", p.faint("ombud recipe example shows one"))

@@ -23,7 +23,7 @@ func cannedRecipes(m *ipc.Mux) {
 		Warnings: []wire.RecipeProblem{{File: "/r/hook.yaml", Line: 2, Message: "the webhook has no secret"}}, Withheld: 2, Since: noon,
 	}
 	never := wire.Recipe{File: "/r/x.yaml", State: "broken", Problems: []wire.RecipeProblem{{File: "/r/x.yaml", Message: "the file is empty"}}}
-	ipc.Handle(m, wire.RecipeList, answer[wire.Empty](wire.RecipeListResult{Dir: "/r", Trouble: "no room", Recipes: []wire.Recipe{briefing, hook, never}}))
+	ipc.Handle(m, wire.RecipeList, answer[wire.Empty](wire.RecipeListResult{Dir: "/r", Trouble: "no room", Late: "changes of recipes are seen only every 30s", Recipes: []wire.Recipe{briefing, hook, never}}))
 	ipc.Handle(m, wire.RecipeShow, func(_ context.Context, req wire.RecipeRequest) (wire.RecipeShowResult, error) {
 		switch req.Name {
 		case "briefing":

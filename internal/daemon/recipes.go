@@ -104,7 +104,11 @@ func (d *Daemon) recipeNotices() (out []string) {
 
 // recipeCheck is the line of ombud doctor about recipes.
 func (d *Daemon) recipeCheck() wire.Check {
-	if bad := d.recipeNotices(); len(bad) > 0 {
+	bad := d.recipeNotices()
+	if late := d.recipes.Late(); late != "" {
+		bad = append(bad, late)
+	}
+	if len(bad) > 0 {
 		return wire.Check{ID: "recipes", Status: "warn", Detail: strings.Join(bad, "; "), Hint: "ombud recipe list says what is wrong"}
 	}
 	return wire.Check{ID: "recipes", Status: "ok", Detail: "every recipe is in order"}
@@ -137,7 +141,7 @@ func (d *Daemon) recipeSwitch(turn func(ctx context.Context, target, by string) 
 }
 
 func (d *Daemon) recipeList(ctx context.Context, _ wire.Empty) (wire.RecipeListResult, error) {
-	out := wire.RecipeListResult{Dir: d.o.Instance.RecipeDir(), Trouble: d.recipes.Trouble()}
+	out := wire.RecipeListResult{Dir: d.o.Instance.RecipeDir(), Trouble: d.recipes.Trouble(), Late: d.recipes.Late()}
 	list, err := d.recipes.List(ctx)
 	if err != nil {
 		return out, err

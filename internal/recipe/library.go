@@ -78,6 +78,7 @@ type Library struct {
 	trouble   string             // why the directory could not be looked at, "" if it could
 
 	current atomic.Pointer[map[string]*Recipe] // those in use, by name
+	late    atomic.Pointer[string]             // why changes are seen late, "" if they are not
 
 	mu   sync.Mutex
 	quit context.CancelFunc

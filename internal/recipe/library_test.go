@@ -1,8 +1,10 @@
 package recipe
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -434,6 +436,24 @@ func TestOneThatIsOffAndAWebhookWithoutASecret(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The system may give no more watches: the files are looked at now and then all the same,
+// and that is told once in the log, and for as long as it is so where it is asked for.
+func TestWhatCannotBeWatchedIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := New(Deps{Logger: slog.New(slog.NewTextHandler(&out, nil))}, Options{Dir: t.TempDir(), Files: []string{filepath.Join(t.TempDir(), "a.yaml")}})
+	for range 3 {
+		l.watchAll(func(string) error { return errors.New("no room") })
+	}
+	if why := l.Late(); strings.Count(out.String(), "no room") != 1 || !strings.Contains(why, "every 30s") || !strings.Contains(why, "no room") {
+		t.Errorf("told %q, logged %q", why, out.String())
+	}
+	l.watchAll(func(string) error { return fs.ErrNotExist })
+	if why := l.Late(); why != "" {
+		t.Errorf("told %q", why)
+	}
 }
 
 // The loop sees what becomes of the files: written in place, renamed over, linked, removed.

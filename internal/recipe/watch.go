@@ -2,6 +2,9 @@ package recipe
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,18 +25,20 @@ func (l *Library) Start(ctx context.Context) error {
 		return nil
 	}
 	w, err := fsnotify.NewWatcher()
+	add := func(string) error { return err } // why there is no watcher
 	if err != nil {
-		l.slog.Warn("changes of recipes are seen late", "poll", l.o.Poll, "error", err)
 		w = nil
+	} else {
+		add = w.Add
 	}
-	l.watchAll(w)
+	l.watchAll(add)
 	if _, err := l.Load(ctx); err != nil {
 		l.slog.Warn("the recipes were not read", "error", err) // those in use stay; it goes on trying
 	}
 	loop, quit := context.WithCancel(context.Background())
 	l.quit = quit
 	l.loop.Go(func() {
-		l.watch(loop, w)
+		l.watch(loop, w, add)
 		if w != nil {
 			_ = w.Close() // nothing is lost with it
 		}
@@ -59,34 +64,49 @@ func (l *Library) ails() bool {
 	return l.trouble != "" || len(l.broken) > 0
 }
 
+// Late is why changes of files are seen only now and then, "" if they are seen at once.
+func (l *Library) Late() string {
+	if why := l.late.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
 // watchAll watches the directories of all files, and those that links lead to. It is called
 // before every look: what is watched already stays so.
-func (l *Library) watchAll(w *fsnotify.Watcher) {
-	if w == nil {
-		return
-	}
+func (l *Library) watchAll(add func(path string) error) {
 	paths := append([]string(nil), l.o.Files...)
+	why := ""
+	watch := func(path string) {
+		if err := add(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // where it is not there, the look now and then finds it
+			why = fmt.Sprintf("changes of recipes are seen only every %v: watch %s: %v", l.o.Poll, path, err)
+		}
+	}
 	if l.o.Dir != "" {
-		_ = w.Add(l.o.Dir) // where it is not there, the look now and then finds it
+		watch(l.o.Dir)
 		list, err := os.ReadDir(l.o.Dir)
 		if err != nil {
-			return
+			list = nil // the look tells of it
 		}
 		for _, e := range list {
 			paths = append(paths, filepath.Join(l.o.Dir, e.Name()))
 		}
 	}
 	for _, path := range paths {
-		_ = w.Add(filepath.Dir(path))
+		watch(filepath.Dir(path))
 		if real, err := filepath.EvalSymlinks(path); err == nil {
-			_ = w.Add(filepath.Dir(real))
+			watch(filepath.Dir(real))
 		}
 	}
+	if why != "" && l.Late() == "" {
+		l.slog.Warn(why)
+	}
+	l.late.Store(&why)
 }
 
 // watch is the loop: when the files have been at rest for a while after a change, or now
 // and then, it looks.
-func (l *Library) watch(ctx context.Context, w *fsnotify.Watcher) {
+func (l *Library) watch(ctx context.Context, w *fsnotify.Watcher, add func(path string) error) {
 	var events chan fsnotify.Event
 	var errs chan error
 	if w != nil {
@@ -121,7 +141,7 @@ func (l *Library) watch(ctx context.Context, w *fsnotify.Watcher) {
 			next.Reset(l.o.Quiet)
 		case <-next.C:
 			since = time.Time{}
-			l.watchAll(w) // before the look: what changes after it is told
+			l.watchAll(add) // before the look: what changes after it is told
 			again, err := l.Load(ctx)
 			switch {
 			case ctx.Err() != nil:

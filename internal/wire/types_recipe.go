@@ -34,6 +34,7 @@ type RecipeProblem struct {
 type RecipeListResult struct {
 	Dir     string   `json:"dir"`
 	Trouble string   `json:"trouble,omitempty"` // why the directory cannot be read
+	Late    string   `json:"late,omitempty"`    // why changes are seen only now and then
 	Recipes []Recipe `json:"recipes"`
 }
 
