@@ -25,7 +25,7 @@ func (a *app) auditTailCmd() *cobra.Command {
 		}
 		return a.show("audit-tail/1", res, func(p *page) { auditTailPage(p, res.Entries) })
 	})
-	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 20, at most 1000)")
+	limitFlag(c.Flags(), &req.Limit, 1000, "how many (default 20, at most 1000)")
 	return c
 }
 

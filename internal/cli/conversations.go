@@ -32,7 +32,7 @@ func (a *app) conversationsCmd() *cobra.Command {
 			p.table(t)
 		})
 	})
-	list.Flags().IntVar(&limit, "limit", 0, "how many (default 100, at most 1000)")
+	limitFlag(list.Flags(), &limit, 1000, "how many (default 100, at most 1000)")
 	reset := a.command(spec{
 		use:     "reset [NAME]",
 		short:   "start a conversation afresh; nothing is deleted",

@@ -24,6 +24,14 @@ func (a *app) dlqCmd() *cobra.Command {
 // letterSources are what can give something up.
 var letterSources = []string{"subscription", "run", "delivery"}
 
+// faultClasses are the classes an error has.
+func faultClasses() (out []string) {
+	for _, c := range fault.Codes() {
+		out = append(out, string(c.Class))
+	}
+	return out
+}
+
 func (a *app) dlqListCmd() *cobra.Command {
 	var req wire.DLQListRequest
 	var since time.Duration
@@ -34,6 +42,9 @@ func (a *app) dlqListCmd() *cobra.Command {
 	}, func(ctx context.Context, _ []string) error {
 		if req.Source != "" && !slices.Contains(letterSources, req.Source) {
 			return fault.New(fault.Usage, "--source %q is none of %s", req.Source, strings.Join(letterSources, ", "))
+		}
+		if req.Class != "" && !slices.Contains(faultClasses(), req.Class) {
+			return fault.New(fault.Usage, "--class %q is none of %s", req.Class, strings.Join(faultClasses(), ", "))
 		}
 		if since < 0 {
 			return fault.New(fault.Usage, "--since %s: it is how long ago, for example 24h", since)
@@ -53,7 +64,7 @@ func (a *app) dlqListCmd() *cobra.Command {
 	c.Flags().StringVar(&req.Class, "class", "", "of one class of error, such as timeout")
 	c.Flags().DurationVar(&since, "since", 0, "given up in this time, such as 24h")
 	c.Flags().StringVar(&req.After, "after", "", "go on behind this letter")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 100, at most 1000)")
+	limitFlag(c.Flags(), &req.Limit, 1000, "how many (default 100, at most 1000)")
 	return c
 }
 

@@ -93,7 +93,7 @@ func (a *app) eventsListCmd() *cobra.Command {
 	c.Flags().Int64Var(&req.After, "after", 0, "begin behind this position")
 	c.Flags().StringSliceVar(&req.Kinds, "kind", nil, "only these kinds; \"prefix.*\" for a family")
 	c.Flags().StringVar(&req.Stream, "stream", "", "only this stream")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 100, without --after 50; at most 1000)")
+	limitFlag(c.Flags(), &req.Limit, 1000, "how many (default 100, without --after 50; at most 1000)")
 	return c
 }
 

@@ -184,7 +184,7 @@ func (a *app) loopLogsCmd() *cobra.Command {
 	})
 	c.Flags().StringVar(&req.RunID, "run", "", "of this run only")
 	c.Flags().Int64Var(&req.After, "after", 0, "lines behind this one (its seq)")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 100, at most 1000)")
+	limitFlag(c.Flags(), &req.Limit, 1000, "how many (default 100, at most 1000)")
 	return c
 }
 

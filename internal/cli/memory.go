@@ -23,7 +23,7 @@ func (a *app) memoryCmd() *cobra.Command {
 		return a.show("memory/1", res, func(p *page) { memoryPage(p, res) })
 	})
 	listCmd.Flags().StringVar(&list.Kind, "kind", "", "fact, episode or profile")
-	listCmd.Flags().IntVar(&list.Limit, "limit", 0, "how many (default 100, at most 1000)")
+	limitFlag(listCmd.Flags(), &list.Limit, 1000, "how many (default 100, at most 1000)")
 	listCmd.Flags().StringVar(&list.Before, "before", "", "go on behind this id")
 	var limit int
 	search := a.command(spec{
@@ -38,7 +38,7 @@ func (a *app) memoryCmd() *cobra.Command {
 		}
 		return a.show("memory/1", res, func(p *page) { memoryPage(p, res) })
 	})
-	search.Flags().IntVar(&limit, "limit", 0, "how many (default 10, at most 100)")
+	limitFlag(search.Flags(), &limit, 100, "how many (default 10, at most 100)")
 	return byDefault(a.noun(spec{
 		use: "memory", short: "what is remembered and where it came from",
 		example: "ombud memory\nombud memory search boiler",

@@ -51,7 +51,7 @@ func (a *app) runsListCmd() *cobra.Command {
 	})
 	c.Flags().StringVar(&req.State, "state", "", strings.Join(runStates[:len(runStates)-1], ", ")+", or live")
 	c.Flags().StringVar(&req.Kind, "kind", "", "turn, call, …")
-	c.Flags().IntVar(&req.Limit, "limit", 0, "how many (default 50, at most 1000)")
+	limitFlag(c.Flags(), &req.Limit, 1000, "how many (default 50, at most 1000)")
 	c.Flags().StringVar(&req.Before, "before", "", "go on behind this run")
 	return c
 }

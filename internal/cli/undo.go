@@ -48,7 +48,7 @@ a run with one checkpoint.`,
 		return a.undo(ctx, u, args[0], args[1:])
 	})
 	c.Flags().BoolVar(&u.all, "all", false, "list also calls of which nothing was kept, and why")
-	c.Flags().IntVar(&u.limit, "limit", 0, "how many to list (default 20, at most 1000)")
+	limitFlag(c.Flags(), &u.limit, 1000, "how many to list (default 20, at most 1000)")
 	c.Flags().BoolVar(&u.dryRun, "dry-run", false, "only show what would change")
 	c.Flags().BoolVar(&u.only, "only", false, "only what this call changed, not the calls after it")
 	c.Flags().BoolVar(&u.force, "force", false, "also files that somebody else changed since")
