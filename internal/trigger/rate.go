@@ -71,6 +71,9 @@ func (r *room) enter(path string, n int64) bool {
 }
 
 func (r *room) leave(path string, n int64) {
+	if n == 0 {
+		return // nothing came
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.used -= n
