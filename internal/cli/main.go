@@ -54,8 +54,9 @@ type Roof struct {
 	Backup      func(ctx context.Context, p Place, req wire.BackupCreateRequest, note func(wire.BackupProgress) error) (wire.BackupResult, error)
 	Restore     func(ctx context.Context, p Place, o RestoreOptions) (wire.RestoreResult, error)
 
-	StoreStatus func(context.Context, Place) (daemon.StoreState, error)
-	MoveStore   func(ctx context.Context, p Place, to *config.Loaded, report func(table string, rows int64)) (daemon.MovedStore, error)
+	StoreStatus   func(context.Context, Place) (daemon.StoreState, error)
+	TakeBackStore func(context.Context, Place) (file, from string, err error)
+	MoveStore     func(ctx context.Context, p Place, to *config.Loaded, leave bool, report func(table string, rows int64)) (daemon.MovedStore, error)
 
 	// VerifyBackup checks a backup without touching the instance; it unpacks it below
 	// scratch unless quick is set.

@@ -41,8 +41,11 @@ func roof() Roof {
 		StoreStatus: func(ctx context.Context, p Place) (daemon.StoreState, error) {
 			return daemon.LookAtStore(ctx, options(p))
 		},
-		MoveStore: func(ctx context.Context, p Place, to *config.Loaded, report func(string, int64)) (daemon.MovedStore, error) {
-			return daemon.MoveStore(ctx, options(p), to, report)
+		MoveStore: func(ctx context.Context, p Place, to *config.Loaded, leave bool, report func(string, int64)) (daemon.MovedStore, error) {
+			return daemon.MoveStore(ctx, options(p), to, leave, report)
+		},
+		TakeBackStore: func(ctx context.Context, p Place) (file, from string, err error) {
+			return daemon.TakeBackStore(ctx, options(p))
 		},
 		VaultStatus: func(ctx context.Context, p Place) (wire.VaultStatus, error) {
 			return daemon.VaultStatus(ctx, options(p))

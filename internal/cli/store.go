@@ -81,7 +81,7 @@ type storeMigrateResult struct {
 
 type migrateFlags struct {
 	to, file, env string
-	change        bool
+	change, back  bool
 }
 
 func (a *app) storeMigrateCmd() *cobra.Command {
@@ -92,17 +92,27 @@ func (a *app) storeMigrateCmd() *cobra.Command {
 		long: `Copies every row to the database, compares each table by count and hash, and verifies
 events, runs and the audit log there. No daemon may run meanwhile. It can be
 interrupted at any time and started again: it goes on where it was. The SQLite file is
-only read, and stays.
+only read, and stays. With --switch it is marked when all is verified, and no daemon
+starts on it by mistake; --take-back takes the mark away, for who goes back to the file.
 
 The address must not hold a password on the command line, where every user of the
 machine could see it: give the address in a file or a variable, or leave the password
 to PGPASSFILE or PGPASSWORD.`,
 		example: "ombud store migrate --to postgres://ombud@db.example.com/ombud --switch\nombud store migrate --to-file /run/secrets/ombud-store\nombud store migrate --to-env OMBUD_STORE",
-	}, func(ctx context.Context, _ []string) error { return a.storeMigrate(ctx, f) })
+	}, func(ctx context.Context, _ []string) error {
+		if f.back {
+			return a.storeTakeBack(ctx)
+		}
+		return a.storeMigrate(ctx, f)
+	})
 	c.Flags().StringVar(&f.to, "to", "", "the `address`: postgres://user@host/database")
 	c.Flags().StringVar(&f.file, "to-file", "", "a `file` with the address in its first line")
 	c.Flags().StringVar(&f.env, "to-env", "", "the `name` of a variable with the address")
 	c.Flags().BoolVar(&f.change, "switch", false, "let the configuration name the database when all is verified")
+	c.Flags().BoolVar(&f.back, "take-back", false, "let daemons work with the SQLite file again, as it was when it was moved")
+	for _, other := range []string{"to", "to-file", "to-env", "switch"} {
+		c.MarkFlagsMutuallyExclusive("take-back", other)
+	}
 	return c
 }
 
@@ -181,7 +191,7 @@ func (a *app) storeMigrate(ctx context.Context, f migrateFlags) error {
 	}
 	bar := a.newBar()
 	res := storeMigrateResult{Config: a.where.ConfigFile()}
-	res.MovedStore, err = a.roof.MoveStore(ctx, a.placeOf(from), to, func(table string, rows int64) {
+	res.MovedStore, err = a.roof.MoveStore(ctx, a.placeOf(from), to, f.change, func(table string, rows int64) {
 		_ = bar.note(wire.BackupProgress{Phase: fmt.Sprintf("copying %s, %d rows", table, rows)})
 	})
 	bar.end()
@@ -192,11 +202,36 @@ func (a *app) storeMigrate(ctx context.Context, f migrateFlags) error {
 	res.Line, res.Password = "store: "+shown, has
 	if f.change {
 		if err := a.setStore(res.Line); err != nil {
-			return fmt.Errorf("the store was moved, and the configuration is as it was: %w", err)
+			return fmt.Errorf("the store was moved and its file is marked, but the configuration is as it was and needs the line %q: %w", res.Line, err)
 		}
 		res.Switched = true
 	}
 	return a.show("store-migrate/1", res, res.page)
+}
+
+// storeTakeBackResult is the answer of `store migrate --take-back --json`.
+type storeTakeBackResult struct {
+	Store string `json:"store"`    // the file
+	From  string `json:"moved_to"` // the database that has what was done since
+}
+
+func (a *app) storeTakeBack(ctx context.Context) error {
+	if a.roof.TakeBackStore == nil {
+		return notHere("take the store back")
+	}
+	loaded, err := a.loadConfig(config.Override{Flag: "--take-back", Key: "store", Value: "sqlite"})
+	if err != nil {
+		return err
+	}
+	var res storeTakeBackResult
+	if res.Store, res.From, err = a.roof.TakeBackStore(ctx, a.placeOf(loaded)); err != nil {
+		return err
+	}
+	return a.show("store-take-back/1", res, func(p *page) {
+		p.line("%s, daemons may work with %s again", p.good("ok"), res.Store)
+		p.line("%s", p.warn("what was done on "+res.From+" since it was moved is not in it"))
+		p.line("%s", p.faint("let store in the configuration say sqlite"))
+	})
 }
 
 func (res storeMigrateResult) page(p *page) {
@@ -214,6 +249,10 @@ func (res storeMigrateResult) page(p *page) {
 	}
 	if res.Password {
 		p.line("%s", p.warn("the password is not in that line: give it to the daemon in PGPASSFILE or PGPASSWORD, or the whole address in OMBUD_STORE"))
+	}
+	if res.Switched {
+		p.line("%s", p.faint("the SQLite file stays and is marked as moved: no daemon starts on it; remove it when you no longer need it"))
+		return
 	}
 	p.line("%s", p.faint("the SQLite file stays as it is; remove it when you no longer need it"))
 }

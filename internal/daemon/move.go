@@ -37,8 +37,9 @@ type MovedTable struct {
 }
 
 // MoveStore copies the SQLite store of an instance to the database that to names. The
-// instance is locked meanwhile. It can be cut off at any point and called again.
-func MoveStore(ctx context.Context, o Options, to *config.Loaded, report func(table string, rows int64)) (out MovedStore, err error) {
+// instance is locked meanwhile. It can be cut off at any point and called again. With
+// leave, no daemon starts on the file from then on: it would work beside the database.
+func MoveStore(ctx context.Context, o Options, to *config.Loaded, leave bool, report func(table string, rows int64)) (out MovedStore, err error) {
 	begun := time.Now()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -81,6 +82,11 @@ func MoveStore(ctx context.Context, o Options, to *config.Loaded, report func(ta
 	if out.Already, err = db.BeginMove(ctx, storeOptions(target).DSN, memory.Public); err != nil {
 		return out, err
 	}
+	defer func() {
+		if err == nil && leave {
+			err = from.Leave(ctx, out.To)
+		}
+	}()
 	if out.Already {
 		return out, checkMoved(ctx, from, target, out.Head)
 	}
@@ -115,6 +121,33 @@ func move(ctx context.Context, from *db.DB, target Options, v *vault.Vault, head
 		return nil, fmt.Errorf("what was moved: %w", err)
 	}
 	return tables, from.FinishMove(ctx, seat, source)
+}
+
+// errLeft is why no daemon works with a store on SQLite that was moved.
+func errLeft(file, to string) error {
+	return fault.New(fault.Config, "%s was moved to %s and is what it was before: a daemon that works with it would know nothing of what was done since", file, to).
+		WithHint("name the database again, by store in the configuration or OMBUD_STORE; or go back to the file as it is with ombud store migrate --take-back")
+}
+
+// TakeBackStore lets daemons work with the SQLite file of an instance again, as it was
+// when it was moved.
+func TakeBackStore(ctx context.Context, o Options) (file, from string, err error) {
+	file = o.Instance.StateDB()
+	if _, err := os.Stat(file); err != nil {
+		return file, "", fault.New(fault.NotFound, "instance %s has no store on SQLite: %s is not there", o.Instance.Name, file)
+	}
+	d, err := openStore(ctx, o, storeOptions(o))
+	if err != nil {
+		return file, "", err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if from, err = d.LeftFor(ctx); err != nil {
+		return file, "", err
+	}
+	if from == "" {
+		return file, "", fault.New(fault.NotFound, "%s was not moved with --switch: there is nothing to take back", file)
+	}
+	return file, from, d.Leave(ctx, "")
 }
 
 // checkMoved refuses a source that was worked with after it was moved: what it has done
@@ -202,7 +235,15 @@ func (s *StoreState) look(ctx context.Context, so db.Options) error {
 	} else if there {
 		s.Active, s.ActiveSince = h.Name, h.Since
 	}
-	return d.Read(ctx, func(ctx context.Context, q db.Q) error {
+	err = d.Read(ctx, func(ctx context.Context, q db.Q) error {
 		return q.QueryRow(ctx, "SELECT value FROM heads WHERE name = 'log'").Scan(&s.Head)
 	})
+	if err != nil {
+		return err
+	}
+	to, err := d.LeftFor(ctx)
+	if err == nil && to != "" {
+		err = errLeft(s.Where, to)
+	}
+	return err
 }

@@ -27,12 +27,12 @@ func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
 	o := options(t, "")
 	quiet := func(string, int64) {}
 	to := naming(t, o, dbtest.PostgresDSN(t))
-	if _, err := MoveStore(t.Context(), o, to, quiet); !fault.Is(err, fault.NotFound) {
+	if _, err := MoveStore(t.Context(), o, to, false, quiet); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an instance without a store: %v", err)
 	}
 	c, stop := up(t, o)
 	first := ask(t, c, "remember that the boiler code is 4711")
-	if _, err := MoveStore(t.Context(), o, to, quiet); !fault.Is(err, fault.Running) {
+	if _, err := MoveStore(t.Context(), o, to, false, quiet); !fault.Is(err, fault.Running) {
 		t.Errorf("while a daemon runs: %v", err)
 	}
 	receipt, err := c.RunsReceipt(t.Context(), wire.RunsReceiptRequest{ID: first.RunID})
@@ -47,7 +47,7 @@ func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := map[string]bool{}
-	moved, err := MoveStore(t.Context(), o, to, func(table string, _ int64) { tables[table] = true })
+	moved, err := MoveStore(t.Context(), o, to, false, func(table string, _ int64) { tables[table] = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
 	if after, err := os.ReadFile(o.Instance.StateDB()); err != nil || string(after) != string(before) {
 		t.Errorf("the source has changed: %v", err)
 	}
-	if again, err := MoveStore(t.Context(), o, to, quiet); err != nil || !again.Already {
+	if again, err := MoveStore(t.Context(), o, to, false, quiet); err != nil || !again.Already {
 		t.Errorf("moved again: %+v, %v", again, err)
 	}
 
@@ -67,7 +67,7 @@ func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := MoveStore(t.Context(), o, to, quiet); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "was worked with since") {
+	if again, err := MoveStore(t.Context(), o, to, false, quiet); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "was worked with since") {
 		t.Errorf("moved again after more work: %+v, %v", again, err)
 	}
 
@@ -91,5 +91,56 @@ func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
 	}
 	if _, err := c.AuditVerify(t.Context(), wire.AuditVerifyRequest{}); err != nil {
 		t.Errorf("audit verify: %v", err)
+	}
+}
+
+func TestNoDaemonWorksWithAFileThatWasMoved(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	c, stop := up(t, o)
+	_ = ask(t, c, "remember that the boiler code is 4711")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	quiet := func(string, int64) {}
+	first, second := naming(t, o, dbtest.PostgresDSN(t)), naming(t, o, dbtest.PostgresDSN(t))
+	if _, _, err := TakeBackStore(t.Context(), o); !fault.Is(err, fault.NotFound) {
+		t.Errorf("take back what was not moved: %v", err)
+	}
+	moved, err := MoveStore(t.Context(), o, first, true, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a refusal leaves it as it was
+		err := Run(t.Context(), o)
+		if !fault.Is(err, fault.Config) || fault.CodeOf(fault.ClassOf(err)).Exit != 78 || !strings.Contains(err.Error(), moved.To) ||
+			!strings.Contains(fault.HintOf(err), "--take-back") {
+			t.Errorf("a daemon on the file that was moved: %v", err)
+		}
+	}
+	if s, err := LookAtStore(t.Context(), o); err != nil || !strings.Contains(s.Problem, moved.To) {
+		t.Errorf("store status: %+v, %v", s, err)
+	}
+	// The mark is no work: what was moved is the same, and can be moved elsewhere too.
+	if again, err := MoveStore(t.Context(), o, first, true, quiet); err != nil || !again.Already {
+		t.Errorf("moved again: %+v, %v", again, err)
+	}
+	if other, err := MoveStore(t.Context(), o, second, false, quiet); err != nil || other.Rows != moved.Rows {
+		t.Errorf("moved elsewhere: %d rows of %d, %v", other.Rows, moved.Rows, err)
+	}
+	if file, from, err := TakeBackStore(t.Context(), o); err != nil || file != o.Instance.StateDB() || from != moved.To {
+		t.Errorf("taken back: %q from %q, %v", file, from, err)
+	}
+	c, stop = up(t, o)
+	if got := ask(t, c, "what is the boiler code?"); !strings.Contains(got.Reply, "4711") {
+		t.Errorf("taken back: %q", got.Reply)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	o.Config = second // it does not have the mark
+	c, _ = up(t, o)
+	if got := ask(t, c, "what is the boiler code?"); !strings.Contains(got.Reply, "4711") {
+		t.Errorf("on the database: %q", got.Reply)
 	}
 }

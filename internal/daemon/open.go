@@ -47,6 +47,11 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 			err = errors.Join(err, d.db.Close())
 		}
 	}()
+	if to, err := d.db.LeftFor(ctx); err != nil {
+		return nil, err
+	} else if to != "" {
+		return nil, errLeft(o.Instance.StateDB(), to)
+	}
 	if d.keeper, d.vaultNotes, err = openVault(ctx, d.db, o, true); err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 const (
 	moveTable = "ombud_move"
 	movedKey  = "store.moved" // of meta: where the rows came from
+	leftKey   = "store.left"  // of meta of the source: where they are now
 
 	movePiece = 4 << 20 // bytes of rows in a commit
 )
@@ -45,7 +46,7 @@ func ownRows(table string) string {
 	case "leases":
 		return "name <> '" + seatName + "'"
 	case "meta":
-		return "key NOT IN ('" + seatKey + "', '" + movedKey + "')"
+		return "key NOT IN ('" + seatKey + "', '" + movedKey + "', '" + leftKey + "')"
 	}
 	return "1 = 1"
 }
@@ -452,4 +453,29 @@ func (d *DB) FinishMove(ctx context.Context, seat *Seat, source string) error {
 		failpoint.Hit("move.finished")
 	}
 	return classifyPostgres(err)
+}
+
+// Leave marks an open store on SQLite as one whose rows are worked with elsewhere since
+// they were moved; to is shown to people. An empty one takes the mark away.
+func (d *DB) Leave(ctx context.Context, to string) error {
+	return d.InTx(ctx, func(ctx context.Context, tx *Tx) error {
+		if to == "" {
+			_, err := tx.Exec(ctx, "DELETE FROM meta WHERE key = $1", leftKey)
+			return err
+		}
+		return SetMeta(ctx, tx, leftKey, to)
+	})
+}
+
+// LeftFor tells where the rows of an open store are worked with since they were moved;
+// "" is here.
+func (d *DB) LeftFor(ctx context.Context) (to string, err error) {
+	if d.postgres {
+		return "", nil
+	}
+	err = d.Read(ctx, func(ctx context.Context, q Q) error {
+		to, err = Meta(ctx, q, leftKey)
+		return err
+	})
+	return to, err
 }
