@@ -271,7 +271,7 @@ func (d *DB) load(ctx context.Context, dsn string, fill func(ctx context.Context
 	if err := fill(ctx, l); err != nil {
 		return err
 	}
-	if err := l.s.commit(ctx); err != nil {
+	if err := l.s.commit(ctx, ""); err != nil {
 		if d.postgres && !l.s.refused(err) {
 			return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", d.dialect.classify(err))
 		}

@@ -24,6 +24,7 @@ type batch struct {
 	now    int64
 	xid    string // PostgreSQL's transaction id, to settle a lost commit
 	head   int64  // PostgreSQL: the counter of the log when its row was taken
+	number int64  // PostgreSQL: what it leaves in the row of commits
 	regs   []*Register
 	after  []func()
 	topics []string
@@ -418,7 +419,7 @@ func (d *DB) rollback(b *batch) {
 // commit commits. On PostgreSQL a connection lost in this very moment is settled
 // by asking the server what became of the transaction.
 func (d *DB) commit(b *batch) error {
-	err := b.s.commit(b.ctx)
+	err := b.commitMarked()
 	if err == nil {
 		return nil
 	}
@@ -438,10 +439,7 @@ func (d *DB) commit(b *batch) error {
 	}
 	pid := b.s.pid
 	d.dropWriter()
-	if b.xid == "" {
-		return d.settlePromised(b, pid, cause)
-	}
-	return d.settle(b.xid, cause)
+	return d.settle(b, pid, cause)
 }
 
 // commitSQLite says what a failed COMMIT means. The frames of the transaction are
@@ -457,11 +455,6 @@ func commitSQLite(cause error) error {
 
 // settleLimit bounds how long a lost commit is asked about.
 const settleLimit = 10 * time.Second
-
-// settle asks what became of a commit whose answer was lost.
-func (d *DB) settle(xid string, cause error) error {
-	return d.ask(cause, func() string { return d.transactionStatus(xid) })
-}
 
 // ask asks status until it knows, the store closes or it has taken too long.
 func (d *DB) ask(cause error, status func() string) error {

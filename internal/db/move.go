@@ -42,7 +42,7 @@ var errHalfMoved = fault.New(fault.Config, "a store is being moved to this datab
 func ownRows(table string) string {
 	switch table {
 	case "heads":
-		return "name <> 'lease.fence'"
+		return "name NOT IN ('lease.fence', '" + markName + "')"
 	case "leases":
 		return "name <> '" + seatName + "'"
 	case "meta":

@@ -109,7 +109,7 @@ func (p *proxy) serve(client net.Conn) {
 			return
 		}
 		how := none
-		if !first && m[0] == 'Q' && bytes.HasPrefix(m[5:], []byte("COMMIT")) {
+		if !first && m[0] == 'Q' && bytes.HasSuffix(m, []byte("COMMIT\x00")) {
 			how = cut(p.next.Swap(int32(none)))
 		}
 		if m[0] == 'B' && cut(p.batch.Load()) == beforeServer || m[0] == 'S' && !first {

@@ -79,14 +79,23 @@ func (s *Seat) Release(ctx context.Context) error {
 		return nil //nolint:nilerr // there is nothing to give back
 	}
 	defer s.disconnect(ctx)
+	err := s.giveBack(ctx)
+	if err != nil && s.conn != nil && s.conn.IsClosed() { // it broke since the last renewal
+		err = s.giveBack(ctx)
+	}
+	return classifyPostgres(err)
+}
+
+// giveBack frees the seat and tells who waits for it. It may be done twice.
+func (s *Seat) giveBack(ctx context.Context) error {
 	if err := s.connect(ctx); err != nil {
-		return classifyPostgres(err)
+		return err
 	}
 	_, err := s.conn.Exec(ctx, "DELETE FROM leases WHERE name = $1 AND fence = $2", seatName, s.fence)
 	if err == nil {
 		_, err = s.conn.Exec(ctx, "SELECT pg_notify('"+channelName+"', $1)", seatTopic)
 	}
-	return classifyPostgres(err)
+	return err
 }
 
 // Active returns who has the seat of a store that is open, false if nobody does.

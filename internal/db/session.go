@@ -135,16 +135,17 @@ func (s *session) simple(ctx context.Context, query string) (results []*pgconn.R
 	return results, errors.Join(err, raw)
 }
 
-// commit commits. PostgreSQL answers the COMMIT of a transaction that failed
+// commit commits, on PostgreSQL behind what is queued, or behind one statement that takes
+// no values, in one round trip. PostgreSQL answers the COMMIT of a transaction that failed
 // before with "ROLLBACK" and no error, which must not pass for success.
-func (s *session) commit(ctx context.Context) error {
+func (s *session) commit(ctx context.Context, last string) error {
 	if !s.postgres {
 		return s.control(ctx, "COMMIT")
 	}
 	if s.mark = nobody; len(s.queue) > 0 {
 		return s.drain(ctx, "COMMIT")
 	}
-	results, err := s.simple(ctx, "COMMIT")
+	results, err := s.simple(ctx, last+"COMMIT")
 	if err != nil {
 		return err
 	}
