@@ -59,18 +59,28 @@ type guestBench struct {
 	said *lines
 }
 
-type step map[string]any
+// step is one of the scripted guest's.
+type step struct {
+	Do   string `json:"do"`
+	Name string `json:"name,omitempty"`
+	Req  string `json:"req,omitempty"`
+	Cap  int    `json:"cap,omitempty"`
+	N    int    `json:"n,omitempty"`
+}
+
+// steps is the payload that tells the scripted guest what to do.
+func steps(s ...step) map[string]any { return map[string]any{"steps": s} }
 
 // run has the scripted guest do the steps, and returns what it logged.
-func (b *guestBench) run(t *testing.T, steps ...step) ([]string, error) {
+func (b *guestBench) run(t *testing.T, do ...step) ([]string, error) {
 	t.Helper()
 	b.said.take()
-	err := b.RunTriggered(t.Context(), time.Minute, "event", map[string]any{"steps": steps})
+	err := b.RunTriggered(t.Context(), time.Minute, "event", steps(do...))
 	return b.said.take(), err
 }
 
 func call(name, req string) step {
-	return step{"do": "call", "name": name, "req": req, "cap": 32 << 10}
+	return step{Do: "call", Name: name, Req: req, Cap: 32 << 10}
 }
 
 // guest makes a runner of the scripted guest: everything is declared and granted, but for
@@ -231,7 +241,7 @@ func (k *fakeKit) ShortGet(g, key string) (string, bool, error) {
 	return "v", true, k.note("get %s %s", g, key)
 }
 func (k *fakeKit) ShortAll(g string) ([]ShortMemory, error) {
-	return []ShortMemory{{"k", "v"}}, k.note("all %s", g)
+	return []ShortMemory{{Key: "k", Value: "v"}}, k.note("all %s", g)
 }
 func (k *fakeKit) ShortForget(g, key string) error { return k.note("forget %s %s", g, key) }
 func (k *fakeKit) ChatSummary(jid string) (*ChatSummary, error) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // What karmax.call returns in place of a length.
@@ -172,87 +174,61 @@ var hostFuncs = map[string]hostFunc{
 	}},
 	FnTrigger: {free: true, do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) { return i.trigger, nil }},
 	FnConfig: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
-		return json.Marshal(value{i.kit().Config(string(req))})
+		return json.Marshal(abi.Value{Value: i.kit().Config(string(req))})
 	}},
 	FnHostTool: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
-		return json.Marshal(value{i.kit().HostTool(string(req))})
+		return json.Marshal(abi.Value{Value: i.kit().HostTool(string(req))})
 	}},
 	FnOperators: {free: true, do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) {
-		return json.Marshal(struct {
-			Chats []string `json:"chats"`
-		}{i.kit().OperatorChats()})
+		return json.Marshal(abi.Chats{Chats: i.kit().OperatorChats()})
 	}},
-	FnRecall: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct {
-		Query string `json:"query"`
-		Limit int    `json:"limit"`
-	}) (any, error) {
+	FnRecall: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.Recall) (any, error) {
 		if req.Limit <= 0 {
 			req.Limit = 5
 		}
 		hits, err := i.kit().Recall(req.Query, req.Limit)
-		return struct {
-			Hits []string `json:"hits"`
-		}{hits}, err
+		return abi.Hits{Hits: hits}, err
 	})},
-	FnRemember: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req struct {
-		Fact string `json:"fact"`
-	}) (any, error) {
+	FnRemember: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.Fact) (any, error) {
 		return nil, i.kit().Remember(req.Fact)
 	})},
-	FnNotify: {class: "tool", value: "app.push", do: handle(func(_ context.Context, i *instance, req struct {
-		Title string `json:"title"`
-		Body  string `json:"body"`
-	}) (any, error) {
+	FnNotify: {class: "tool", value: "app.push", do: handle(func(_ context.Context, i *instance, req abi.Notice) (any, error) {
 		return nil, i.kit().Notify(req.Title, req.Body)
 	})},
 	FnAsk:       {class: "tool", value: "agent.ask", do: prompted(Kit.Ask)},
 	FnHarness:   {class: "tool", value: "harness", do: prompted(Kit.Harness)},
 	FnSummarize: {class: "tool", value: "summarize", do: prompted(Kit.Summarize)},
-	FnGateway: {class: "tool", value: "gateway", do: handle(func(ctx context.Context, i *instance, req struct {
-		Prompt string   `json:"prompt"`
-		Lend   []string `json:"lend"`
-	}) (any, error) {
+	FnGateway: {class: "tool", value: "gateway", do: handle(func(ctx context.Context, i *instance, req abi.Prompt) (any, error) {
 		text, err := i.kit().Gateway(ctx, req.Prompt, req.Lend...)
-		return answer{text}, err
+		return abi.Answer{Answer: text}, err
 	})},
-	FnPropose: {class: "tool", value: "propose", do: handle(func(_ context.Context, i *instance, req struct{ Title, Summary, Action string }) (any, error) {
+	FnPropose: {class: "tool", value: "propose", do: handle(func(_ context.Context, i *instance, req abi.Proposal) (any, error) {
 		return nil, i.kit().Propose(req.Title, req.Summary, req.Action)
 	})},
-	FnRemind: {class: "tool", value: "reminder.add", do: handle(func(_ context.Context, i *instance, req struct{ Title, Due, Notes string }) (any, error) {
+	FnRemind: {class: "tool", value: "reminder.add", do: handle(func(_ context.Context, i *instance, req abi.Reminder) (any, error) {
 		return nil, i.kit().Remind(req.Title, req.Due, req.Notes)
 	})},
 	FnHTTP: {do: handle(httpCall)},
 	FnTool: {before: mayCallTool, do: handle(toolCall)},
-	FnShortSet: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req struct {
-		Group, Key, Value string
-		TTL               int `json:"ttl_seconds"`
-	}) (any, error) {
-		return nil, i.kit().ShortSet(req.Group, req.Key, req.Value, req.TTL)
+	FnShortSet: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.Note) (any, error) {
+		return nil, i.kit().ShortSet(req.Group, req.Key, req.Value, int(req.TTLSeconds))
 	})},
-	FnShortGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct{ Group, Key string }) (any, error) {
+	FnShortGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.NoteKey) (any, error) {
 		v, found, err := i.kit().ShortGet(req.Group, req.Key)
-		return struct {
-			Value string `json:"value"`
-			Found bool   `json:"found"`
-		}{v, found}, err
+		return abi.Kept{Value: v, Found: found}, err
 	})},
-	FnShortAll: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct{ Group string }) (any, error) {
+	FnShortAll: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.Group) (any, error) {
 		all, err := i.kit().ShortAll(req.Group)
-		return struct {
-			Entries []ShortMemory `json:"entries"`
-		}{all}, err
+		return abi.Entries{Entries: all}, err
 	})},
-	FnShortForget: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req struct{ Group, Key string }) (any, error) {
+	FnShortForget: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.NoteKey) (any, error) {
 		return nil, i.kit().ShortForget(req.Group, req.Key)
 	})},
-	FnChatGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req struct{ JID string }) (any, error) {
+	FnChatGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.Chat) (any, error) {
 		s, err := i.kit().ChatSummary(req.JID)
-		return struct {
-			Found   bool         `json:"found"`
-			Summary *ChatSummary `json:"summary"`
-		}{s != nil, s}, err
+		return abi.Summary{Found: s != nil, Summary: s}, err
 	})},
-	FnChatSave: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req ChatSummary) (any, error) {
+	FnChatSave: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.ChatSummary) (any, error) {
 		return nil, i.kit().SaveChatSummary(req)
 	})},
 	FnRunLoop: {class: "tool", value: "loop.run", do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
@@ -261,18 +237,6 @@ var hostFuncs = map[string]hostFunc{
 }
 
 func (i *instance) kit() Kit { return i.r.opt.Kit }
-
-type (
-	value struct {
-		Value string `json:"value"`
-	}
-	answer struct {
-		Answer string `json:"answer"`
-	}
-	prompt struct {
-		Prompt string `json:"prompt"`
-	}
-)
 
 // handle makes a handler of a typed one. A nil answer is an empty one.
 func handle[Req any](do func(context.Context, *instance, Req) (any, error)) func(context.Context, *instance, []byte) ([]byte, error) {
@@ -290,22 +254,15 @@ func handle[Req any](do func(context.Context, *instance, Req) (any, error)) func
 }
 
 func prompted(ask func(Kit, context.Context, string) (string, error)) func(context.Context, *instance, []byte) ([]byte, error) {
-	return handle(func(ctx context.Context, i *instance, req prompt) (any, error) {
+	return handle(func(ctx context.Context, i *instance, req abi.Prompt) (any, error) {
 		text, err := ask(i.kit(), ctx, req.Prompt)
-		return answer{text}, err
+		return abi.Answer{Answer: text}, err
 	})
-}
-
-type httpRequest struct {
-	Method  string            `json:"method"`
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers"`
-	Body    string            `json:"body"`
 }
 
 // httpCall makes a web request to a host that the manifest names and the operator granted.
 // A refusal is a plain failure to the guest, as it is where v1 comes from.
-func httpCall(ctx context.Context, i *instance, req httpRequest) (any, error) {
+func httpCall(ctx context.Context, i *instance, req abi.Request) (any, error) {
 	u, err := url.Parse(req.URL)
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("%w: %q is no URL", ErrMalformed, req.URL)
@@ -324,10 +281,7 @@ func httpCall(ctx context.Context, i *instance, req httpRequest) (any, error) {
 		req.Method = "GET"
 	}
 	body, status, err := i.kit().HTTP(ctx, req.Method, req.URL, req.Headers, req.Body)
-	return struct {
-		Status int    `json:"status"`
-		Body   string `json:"body"`
-	}{status, body}, err
+	return abi.Response{Status: status, Body: body}, err
 }
 
 // covers says whether a pattern of a capability covers a value: it is "*", the same, ends
@@ -343,14 +297,9 @@ func covers(pattern, value string) bool {
 	return ok && strings.HasPrefix(end, ".") && strings.HasSuffix(value, end)
 }
 
-type toolRequest struct {
-	Name  string         `json:"name"`
-	Input map[string]any `json:"input"`
-}
-
 // mayCallTool refuses a tool that is not named, not in the manifest, or not granted.
 func mayCallTool(ctx context.Context, i *instance, raw []byte) (Status, error) {
-	var req toolRequest
+	var req abi.ToolCall
 	if err := json.Unmarshal(raw, &req); err != nil || req.Name == "" {
 		return StatusMalformed, fmt.Errorf("%w request: it names no tool", ErrMalformed)
 	}
@@ -364,8 +313,14 @@ func mayCallTool(ctx context.Context, i *instance, raw []byte) (Status, error) {
 }
 
 // toolCall calls a tool. That it failed is an answer, not a failure of the call.
-func toolCall(ctx context.Context, i *instance, req toolRequest) (any, error) {
-	out, err := i.kit().Tool(ctx, req.Name, req.Input)
+func toolCall(ctx context.Context, i *instance, req abi.ToolCall) (any, error) {
+	var input map[string]any // as the Kit takes it
+	if len(req.Input) > 0 {
+		if err := json.Unmarshal(req.Input, &input); err != nil {
+			return nil, fmt.Errorf("%w request: the input of %s is no object: %w", ErrMalformed, req.Name, err)
+		}
+	}
+	out, err := i.kit().Tool(ctx, req.Name, input)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrRefused)) {
 		return nil, err
 	}
@@ -373,8 +328,5 @@ func toolCall(ctx context.Context, i *instance, req toolRequest) (any, error) {
 	if err != nil {
 		text = err.Error()
 	}
-	return struct {
-		Output string `json:"output"`
-		Error  string `json:"error"`
-	}{out, text}, nil
+	return abi.ToolResult{Output: out, Error: text}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // Kit is what the host does on the guest's behalf. It is injected, so the runner has no
@@ -45,24 +47,10 @@ var ErrRefused = errors.New("refused")
 var ErrStop = errors.New("stopped by the host")
 
 // ShortMemory is one short-term working note.
-type ShortMemory struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
+type ShortMemory = abi.ShortMemory
 
 // ChatSummary is the stored summary of one chat.
-type ChatSummary struct {
-	ChatJID         string `json:"jid"`
-	ChatName        string `json:"name"`
-	IsGroup         bool   `json:"is_group"`
-	Summary         string `json:"summary"`
-	MessageCount    int    `json:"message_count"`
-	OwnMessageCount int    `json:"own_count"`
-	// Unix seconds, because a guest and a host do not share a time.Time.
-	LastMessageAt int64  `json:"last_message_at"`
-	SummarizedAt  int64  `json:"summarized_at"`
-	Status        string `json:"status"` // pending, summarized, hot or skipped
-}
+type ChatSummary = abi.ChatSummary
 
 // Gate decides what a loop may reach: the broker of the described system, in one method.
 type Gate interface {

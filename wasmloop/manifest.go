@@ -64,22 +64,31 @@ type ToolSpec struct {
 // form afterwards is JSON, which is what is signed and what a model is shown.
 func (t *ToolSpec) UnmarshalYAML(data []byte) error {
 	var in struct {
-		Name        string         `yaml:"name"`
-		Description string         `yaml:"description"`
-		Parameters  map[string]any `yaml:"parameters"`
+		Name        string `yaml:"name"`
+		Description string `yaml:"description"`
+		Parameters  schema `yaml:"parameters"`
 	}
 	if err := yaml.UnmarshalWithOptions(data, &in, yaml.Strict()); err != nil {
 		return err
 	}
-	*t = ToolSpec{Name: in.Name, Description: in.Description}
-	if in.Parameters == nil {
-		return nil
-	}
-	schema, err := json.Marshal(in.Parameters)
+	*t = ToolSpec{Name: in.Name, Description: in.Description, Parameters: json.RawMessage(in.Parameters)}
+	return nil
+}
+
+// schema is JSON that was written as YAML.
+type schema json.RawMessage
+
+// UnmarshalYAML makes JSON of YAML.
+func (s *schema) UnmarshalYAML(data []byte) error {
+	raw, err := yaml.YAMLToJSON(data)
 	if err != nil {
-		return fmt.Errorf("parameters of tool %q: %w", in.Name, err)
+		return err
 	}
-	t.Parameters = schema
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return err
+	}
+	*s = compact.Bytes()
 	return nil
 }
 

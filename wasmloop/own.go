@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // Host functions that only the module "ombud" offers, to guests made for it.
@@ -142,77 +145,50 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 
 // ownFuncs are the host functions beside those of v1.
 var ownFuncs = map[string]hostFunc{
-	FnStepBegin: {free: true, do: durable(func(ctx context.Context, k DurableKit, req struct {
-		Name string `json:"name"`
-		Once bool   `json:"once"`
-	}) (any, error) {
+	FnStepBegin: {free: true, do: durable(func(ctx context.Context, k DurableKit, req abi.StepBegin) (any, error) {
 		result, done, err := k.StepBegin(ctx, req.Name, req.Once)
-		return struct {
-			Done   bool            `json:"done"`
-			Result json.RawMessage `json:"result,omitempty"`
-		}{done, result}, err
+		return abi.StepBegun{Done: done, Result: result}, err
 	})},
-	FnStepEnd: {free: true, do: durable(func(ctx context.Context, k DurableKit, req struct {
-		Name   string          `json:"name"`
-		Result json.RawMessage `json:"result"`
-	}) (any, error) {
+	FnStepEnd: {free: true, do: durable(func(ctx context.Context, k DurableKit, req abi.StepEnd) (any, error) {
 		return nil, k.StepEnd(ctx, req.Name, req.Result)
 	})},
-	FnSleep: {do: durable(func(ctx context.Context, k DurableKit, req struct {
-		Milliseconds int64 `json:"ms"`
-	}) (any, error) {
-		return nil, k.Sleep(ctx, time.Duration(req.Milliseconds)*time.Millisecond)
+	FnSleep: {do: durable(func(ctx context.Context, k DurableKit, req abi.Sleep) (any, error) {
+		return nil, k.Sleep(ctx, milliseconds(req.Milliseconds))
 	})},
-	FnAfter: {do: durable(func(ctx context.Context, k DurableKit, req struct {
-		ID           string          `json:"id"`
-		Milliseconds int64           `json:"ms"`
-		Payload      json.RawMessage `json:"payload"`
-	}) (any, error) {
-		return nil, k.After(ctx, req.ID, time.Duration(req.Milliseconds)*time.Millisecond, req.Payload)
+	FnAfter: {do: durable(func(ctx context.Context, k DurableKit, req abi.After) (any, error) {
+		return nil, k.After(ctx, req.ID, milliseconds(req.Milliseconds), req.Payload)
 	})},
-	FnCancelAfter: {do: durable(func(ctx context.Context, k DurableKit, req struct {
-		ID string `json:"id"`
-	}) (any, error) {
+	FnCancelAfter: {do: durable(func(ctx context.Context, k DurableKit, req abi.CancelAfter) (any, error) {
 		return nil, k.CancelAfter(ctx, req.ID)
 	})},
-	FnWaitSignal: {do: durable(func(ctx context.Context, k DurableKit, req struct {
-		Name         string `json:"name"`
-		Milliseconds int64  `json:"timeout_ms"`
-	}) (any, error) {
-		payload, err := k.WaitSignal(ctx, req.Name, time.Duration(req.Milliseconds)*time.Millisecond)
-		return struct {
-			Payload json.RawMessage `json:"payload,omitempty"`
-		}{payload}, err
+	FnWaitSignal: {do: durable(func(ctx context.Context, k DurableKit, req abi.WaitSignal) (any, error) {
+		payload, err := k.WaitSignal(ctx, req.Name, milliseconds(req.Milliseconds))
+		return abi.Signal{Payload: payload}, err
 	})},
-	FnFence: {free: true, do: durable(func(_ context.Context, k DurableKit, req struct {
-		Text string `json:"text"`
-		From string `json:"from"`
-	}) (any, error) {
-		return struct {
-			Text string `json:"text"`
-		}{k.Fence(req.Text, req.From)}, nil
+	FnFence: {free: true, do: durable(func(_ context.Context, k DurableKit, req abi.Foreign) (any, error) {
+		return abi.Fenced{Text: k.Fence(req.Text, req.From)}, nil
 	})},
 	FnWrite: {free: true, do: func(ctx context.Context, i *instance, raw []byte) ([]byte, error) {
 		if !i.mayPrint(len(raw)) {
 			return nil, nil
 		}
-		return durable(func(ctx context.Context, k DurableKit, req struct {
-			Level  string            `json:"level"`
-			Text   string            `json:"text"`
-			Fields map[string]string `json:"fields"`
-		}) (any, error) {
-			k.Log(ctx, req.Level, req.Text, req.Fields)
-			return nil, nil
-		})(ctx, i, raw)
+		return writeLog(ctx, i, raw)
 	}},
-	FnProgress: {free: true, do: durable(func(ctx context.Context, k DurableKit, req struct {
-		Text  string `json:"text"`
-		Done  int    `json:"done"`
-		Total int    `json:"total"`
-	}) (any, error) {
+	FnProgress: {free: true, do: durable(func(ctx context.Context, k DurableKit, req abi.Progress) (any, error) {
 		k.Progress(ctx, req.Text, req.Done, req.Total)
 		return nil, nil
 	})},
+}
+
+var writeLog = durable(func(ctx context.Context, k DurableKit, req abi.Line) (any, error) {
+	k.Log(ctx, req.Level, req.Text, req.Fields)
+	return nil, nil
+})
+
+// milliseconds is n of them, or the longest time there is.
+func milliseconds(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(max(0, min(n, most))) * time.Millisecond
 }
 
 func durable[Req any](do func(context.Context, DurableKit, Req) (any, error)) func(context.Context, *instance, []byte) ([]byte, error) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 const maxProvided = 4 << 20
@@ -20,14 +22,18 @@ func (r *Runner) InvokeTool(ctx context.Context, name string, input map[string]a
 	if !slices.ContainsFunc(r.manifest.Provides, func(t ToolSpec) bool { return t.Name == name }) {
 		return "", fmt.Errorf("%w: loop %s provides no tool %q", ErrNotInstalled, r.manifest.Name, name)
 	}
-	if input == nil {
-		input = map[string]any{}
+	raw := json.RawMessage("{}")
+	var err error
+	if input != nil {
+		if raw, err = json.Marshal(input); err != nil {
+			return "", fmt.Errorf("%w: the input of %s: %w", ErrMalformed, name, err)
+		}
 	}
-	req, err := json.Marshal(toolRequest{name, input})
+	req, err := json.Marshal(abi.ToolCall{Name: name, Input: raw})
 	if err != nil {
-		return "", fmt.Errorf("%w: the input of %s: %w", ErrMalformed, name, err)
+		return "", err
 	}
-	trigger, err := json.Marshal(triggerAnswer{r.manifest.Name, "manual", nil})
+	trigger, err := r.trigger("manual", nil)
 	if err != nil {
 		return "", err
 	}

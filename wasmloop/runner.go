@@ -16,6 +16,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // Errors of a run. They tell what became of the module, not of one of its calls.
@@ -181,9 +183,13 @@ func (r *Runner) Run(ctx context.Context, timeout time.Duration) error {
 // RunTriggered is Run with the trigger the guest can read back. kind is schedule, event,
 // webhook, timer, manual or retry.
 func (r *Runner) RunTriggered(ctx context.Context, timeout time.Duration, kind string, payload map[string]any) error {
-	trigger, err := json.Marshal(triggerAnswer{r.manifest.Name, kind, payload})
+	raw, err := json.Marshal(payload)
 	if err != nil {
 		return fmt.Errorf("%w: the payload of a %s trigger: %w", ErrMalformed, kind, err)
+	}
+	trigger, err := r.trigger(kind, raw)
+	if err != nil {
+		return err
 	}
 	r.running.Lock()
 	defer r.running.Unlock()
@@ -196,10 +202,9 @@ func (r *Runner) RunTriggered(ctx context.Context, timeout time.Duration, kind s
 	}), ctx, timeout)
 }
 
-type triggerAnswer struct {
-	Loop    string         `json:"loop"`
-	Kind    string         `json:"kind"`
-	Payload map[string]any `json:"payload"`
+// trigger is what a module is told of its start.
+func (r *Runner) trigger(kind string, payload json.RawMessage) ([]byte, error) {
+	return json.Marshal(abi.Trigger{Loop: r.manifest.Name, Kind: kind, Payload: payload})
 }
 
 // within says what became of a module that did not return.

@@ -117,7 +117,7 @@ func TestAnAnswerThatDoesNotFitIsNotAskedForAgain(t *testing.T) {
 	b := guest(t, nil)
 	b.kit.answer = strings.Repeat("a", 100<<10)
 	ask := func(prompt string, size int) step {
-		return step{"do": "call", "name": FnAsk, "req": `{"prompt":"` + prompt + `"}`, "cap": size}
+		return step{Do: "call", Name: FnAsk, Req: `{"prompt":"` + prompt + `"}`, Cap: size}
 	}
 	said, err := b.run(t, ask("p", 32<<10), ask("p", 64<<10), ask("p", 256<<10))
 	if err != nil || !strings.HasPrefix(said[0], "ask -4") || !strings.HasPrefix(said[1], "ask -4") || !strings.HasPrefix(said[2], "ask 102413 ") {
@@ -139,7 +139,7 @@ func TestEachRunIsFreshAndRandomnessIsReal(t *testing.T) {
 	b := guest(t, nil)
 	seen := map[string]bool{}
 	for range 5 {
-		said, err := b.run(t, step{"do": "runs"}, step{"do": "random"})
+		said, err := b.run(t, step{Do: "runs"}, step{Do: "random"})
 		if err != nil || said[0] != "runs 1" {
 			t.Fatalf("%q %v", said, err)
 		}
@@ -190,16 +190,16 @@ func TestAModuleThatMisbehavesEndsAlone(t *testing.T) {
 		step   step
 		want   error
 	}{
-		"traps": {"trap", nil, ErrTrapped}, "recurses": {"recurse", nil, ErrTrapped}, "spins": {"spin", nil, ErrTimeout},
-		"takes all memory": {"grow", nil, ErrTrapped},
-		"recurses in Go":   {"", step{"do": "recurse"}, ErrTrapped},
-		"allocates in Go":  {"", step{"do": "allocate"}, ErrTrapped},
-		"spins in Go":      {"", step{"do": "spin"}, ErrTimeout},
-		"panics in Go":     {"", step{"do": "panic"}, ErrTrapped},
-		"exits with 3":     {"", step{"do": "exit", "n": 3}, ErrTrapped},
-		"exits with 0":     {"", step{"do": "exit", "n": 0}, nil},
-		"calls for ever":   {"", step{"do": "call", "name": FnConfig, "cap": 100, "n": 1 << 30}, ErrTrapped},
-		"calls in bounds":  {"", step{"do": "call", "name": FnConfig, "cap": 100, "n": 9_990}, nil},
+		"traps": {"trap", step{}, ErrTrapped}, "recurses": {"recurse", step{}, ErrTrapped}, "spins": {"spin", step{}, ErrTimeout},
+		"takes all memory": {"grow", step{}, ErrTrapped},
+		"recurses in Go":   {"", step{Do: "recurse"}, ErrTrapped},
+		"allocates in Go":  {"", step{Do: "allocate"}, ErrTrapped},
+		"spins in Go":      {"", step{Do: "spin"}, ErrTimeout},
+		"panics in Go":     {"", step{Do: "panic"}, ErrTrapped},
+		"exits with 3":     {"", step{Do: "exit", N: 3}, ErrTrapped},
+		"exits with 0":     {"", step{Do: "exit", N: 0}, nil},
+		"calls for ever":   {"", step{Do: "call", Name: FnConfig, Cap: 100, N: 1 << 30}, ErrTrapped},
+		"calls in bounds":  {"", step{Do: "call", Name: FnConfig, Cap: 100, N: 9_990}, nil},
 		"asks out of time": {"", call(FnAsk, `{"prompt":"wait"}`), ErrTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,12 +216,12 @@ func TestAModuleThatMisbehavesEndsAlone(t *testing.T) {
 			if c.want == ErrTimeout { //nolint:errorlint // of the table
 				limit = 300 * time.Millisecond
 			}
-			err := b.RunTriggered(t.Context(), limit, "event", map[string]any{"steps": []step{c.step}})
+			err := b.RunTriggered(t.Context(), limit, "event", steps(c.step))
 			if c.want == nil && err != nil || !errors.Is(err, c.want) {
 				t.Fatalf("%v, want %v", err, c.want)
 			}
 			if c.module == "" { // the next run knows nothing of it
-				if said, err := b.run(t, step{"do": "runs"}); err != nil || said[0] != "runs 1" {
+				if said, err := b.run(t, step{Do: "runs"}); err != nil || said[0] != "runs 1" {
 					t.Errorf("after it: %q %v", said, err)
 				}
 			}
@@ -241,7 +241,7 @@ func TestPointersOutsideOfTheMemoryAreRefused(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	b := guest(t, func(_ *Manifest, o *Options) { o.Limits.Output = 10_000 })
-	said, err := b.run(t, step{"do": "print", "n": 5000}, call(FnLog, strings.Repeat("l", 4000)), step{"do": "print", "n": 5000}, call(FnLog, "more"))
+	said, err := b.run(t, step{Do: "print", N: 5000}, call(FnLog, strings.Repeat("l", 4000)), step{Do: "print", N: 5000}, call(FnLog, "more"))
 	if err != nil || len(said) != 2 { // the third is too much
 		t.Fatalf("%d lines, %v", len(said), err)
 	}
@@ -306,13 +306,13 @@ func TestCallsCanBeRecordedAndReplayed(t *testing.T) {
 		}
 	})
 	b.kit.answer = "first"
-	steps := []step{call(FnAsk, `{"prompt":"p"}`), call(FnNotify, `{"title":"t"}`)}
-	once, err := b.run(t, steps...)
+	do := []step{call(FnAsk, `{"prompt":"p"}`), call(FnNotify, `{"title":"t"}`)}
+	once, err := b.run(t, do...)
 	if err != nil || b.kit.take() != "ask p; notify t " {
 		t.Fatal(once, err)
 	}
 	b.kit.answer = "second"
-	twice, err := b.run(t, steps...)
+	twice, err := b.run(t, do...)
 	if err != nil || strings.Join(once, "|") != strings.Join(twice, "|") || b.kit.take() != "" {
 		t.Errorf("%q, then %q %v", once, twice, err)
 	}

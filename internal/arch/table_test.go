@@ -29,6 +29,7 @@ var floors = map[string]floor{
 	"internal/instance":  ground,
 	"internal/label":     ground,
 	"internal/redact":    ground,
+	"internal/wholefile": ground,
 	"internal/wire":      ground,
 	"internal/db":        ground,
 	"internal/vault":     ground,
@@ -81,6 +82,7 @@ var floors = map[string]floor{
 	"internal/workflow": tiers,
 	"internal/compat/*": tiers,
 	"wasmloop":          tiers,
+	"wasmloop/abi":      tiers,
 	"sdk/loop":          tiers,
 
 	"internal/channel/*":   edges,
@@ -127,6 +129,7 @@ var sameFloor = []edge{
 	{"internal/db", "internal/failpoint", "a commit is a place where the crash campaign kills"},
 	{"internal/db", "internal/id", "a process that wants to be the active node has a name of its own"},
 	{"internal/vault", "internal/failpoint", "so is every write of a file that opens the store"},
+	{"internal/vault", "internal/wholefile", "a new name of such a file has to survive a power cut"},
 	{"internal/hold", "internal/fault", "errors have a class"},
 	{"internal/hold", "internal/db", "the hold is a row"},
 	{"internal/blob", "internal/db", "its pieces are rows"},
@@ -159,6 +162,8 @@ var sameFloor = []edge{
 
 	{"internal/loops", "wasmloop", "the public format of a signed loop"},
 	{"internal/recipe", "internal/loops", "a recipe is done with the kit of loops"},
+	{"wasmloop", "wasmloop/abi", "a host answers in the words a guest asks in"},
+	{"sdk/loop", "wasmloop/abi", "so does a guest ask"},
 	{"internal/compat/*", "internal/recipe", "foreign recipes become ours"},
 	{"internal/compat/*", "internal/loops", "foreign loops become ours"},
 	{"internal/compat/*", "internal/workflow", "foreign workflows become ours"},

@@ -14,7 +14,9 @@
 //
 //	func main() {}
 //
-// `ombud loop build` compiles it: GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared.
+// It is compiled by
+//
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o hello.wasm
 //
 // # What a run is
 //

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"unsafe"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 //go:wasmimport ombud call
@@ -76,20 +78,17 @@ func tool(ptr *byte, n uint32) uint64 {
 }
 
 func serve(raw []byte) any {
-	var req struct {
-		Name  string          `json:"name"`
-		Input json.RawMessage `json:"input"`
-	}
+	var req abi.ToolCall
 	if err := json.Unmarshal(raw, &req); err != nil {
-		return map[string]string{"error": err.Error()}
+		return abi.Failed{Error: err.Error()}
 	}
 	do, there := tools[req.Name]
 	if !there {
-		return map[string]string{"error": "the loop does not implement the tool " + req.Name}
+		return abi.Failed{Error: "the loop does not implement the tool " + req.Name}
 	}
 	out, err := do(kit(), req.Input)
 	if err != nil {
-		return map[string]string{"error": err.Error()}
+		return abi.Failed{Error: err.Error()}
 	}
 	return out
 }

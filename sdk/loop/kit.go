@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // Errors that a call may wrap.
@@ -21,11 +23,7 @@ var (
 type Kit struct{ t Trigger }
 
 // Trigger is what started the run.
-type Trigger struct {
-	Loop    string          `json:"loop"`
-	Kind    string          `json:"kind"` // schedule, event, webhook, timer or manual
-	Payload json.RawMessage `json:"payload"`
-}
+type Trigger = abi.Trigger
 
 // Trigger returns what started the run. It is the same in every attempt.
 func (k *Kit) Trigger() Trigger { return k.t }
@@ -47,36 +45,36 @@ func (k *Kit) Log(level Level, text string, fields ...string) {
 	for n := 0; n+1 < len(fields); n += 2 {
 		m[fields[n]] = fields[n+1]
 	}
-	_ = call("write_log", map[string]any{"level": level, "text": text, "fields": m}, nil) // a log that fails has nobody to tell
+	_ = call("write_log", abi.Line{Level: string(level), Text: text, Fields: m}, nil) // a log that fails has nobody to tell
 }
 
 // Progress says how far a long run is.
 func (k *Kit) Progress(text string, done, total int) {
-	_ = call("progress", map[string]any{"text": text, "done": done, "total": total}, nil) // as with Log
+	_ = call("progress", abi.Progress{Text: text, Done: done, Total: total}, nil) // as with Log
 }
 
 // Config is a setting of the loop, "" if it is not set.
 func (k *Kit) Config(key string) (string, error) {
-	var out struct{ Value string }
+	var out abi.Value
 	err := callRaw("config", []byte(key), &out)
 	return out.Value, err
 }
 
 // Recall searches the memory: at most limit hits, 5 if it is 0.
 func (k *Kit) Recall(query string, limit int) ([]string, error) {
-	var out struct{ Hits []string }
-	err := call("recall", map[string]any{"query": query, "limit": limit}, &out)
+	var out abi.Hits
+	err := call("recall", abi.Recall{Query: query, Limit: limit}, &out)
 	return out.Hits, err
 }
 
 // Remember keeps a fact.
 func (k *Kit) Remember(fact string) error {
-	return call("remember", map[string]string{"fact": fact}, nil)
+	return call("remember", abi.Fact{Fact: fact}, nil)
 }
 
 // Notify sends the operator a notice.
 func (k *Kit) Notify(title, body string) error {
-	return call("notify", map[string]string{"title": title, "body": body}, nil)
+	return call("notify", abi.Notice{Title: title, Body: body}, nil)
 }
 
 // Ask gives the agent an instruction and returns its answer.
@@ -92,35 +90,26 @@ func (k *Kit) Summarize(prompt string) (string, error) { return prompted("summar
 func (k *Kit) Gateway(prompt string) (string, error) { return prompted("gateway", prompt) }
 
 func prompted(fn, prompt string) (string, error) {
-	var out struct{ Answer string }
-	err := call(fn, map[string]string{"prompt": prompt}, &out)
+	var out abi.Answer
+	err := call(fn, abi.Prompt{Prompt: prompt}, &out)
 	return out.Answer, err
 }
 
 // Propose puts an action before the operator, who accepts or refuses it.
 func (k *Kit) Propose(title, summary, action string) error {
-	return call("propose", map[string]string{"Title": title, "Summary": summary, "Action": action}, nil)
+	return call("propose", abi.Proposal{Title: title, Summary: summary, Action: action}, nil)
 }
 
 // Remind sets a reminder; due is a time in RFC 3339.
 func (k *Kit) Remind(title, due, notes string) error {
-	return call("remind", map[string]string{"Title": title, "Due": due, "Notes": notes}, nil)
+	return call("remind", abi.Reminder{Title: title, Due: due, Notes: notes}, nil)
 }
 
-// Request is a web request. A header whose value is "secret:NAME" is sent with that
-// secret, which the loop itself never sees.
-type Request struct {
-	Method  string            `json:"method"` // "" for GET
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers,omitempty"`
-	Body    string            `json:"body,omitempty"`
-}
+// Request is a web request.
+type Request = abi.Request
 
 // Response is the answer to a Request.
-type Response struct {
-	Status int    `json:"status"`
-	Body   string `json:"body"`
-}
+type Response = abi.Response
 
 // HTTP makes a web request to a host that the manifest names.
 func (k *Kit) HTTP(r Request) (out Response, err error) {
@@ -130,8 +119,12 @@ func (k *Kit) HTTP(r Request) (out Response, err error) {
 
 // Tool calls a tool that the manifest names. input is anything that JSON can hold.
 func (k *Kit) Tool(name string, input any) (string, error) {
-	var out struct{ Output, Error string }
-	if err := call("tool", map[string]any{"name": name, "input": input}, &out); err != nil {
+	raw, err := json.Marshal(input)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	var out abi.ToolResult
+	if err := call("tool", abi.ToolCall{Name: name, Input: raw}, &out); err != nil {
 		return "", err
 	}
 	if out.Error != "" {
@@ -142,23 +135,28 @@ func (k *Kit) Tool(name string, input any) (string, error) {
 
 // Keep keeps a short note under a group and a key, for ttl, or for good if it is 0.
 func (k *Kit) Keep(group, key, value string, ttl time.Duration) error {
-	return call("short_set", map[string]any{"Group": group, "Key": key, "Value": value, "ttl_seconds": int64(ttl / time.Second)}, nil)
+	return call("short_set", abi.Note{Group: group, Key: key, Value: value, TTLSeconds: seconds(ttl)}, nil)
+}
+
+// seconds is a time in whole seconds. One below a second is one: 0 would be for good.
+func seconds(d time.Duration) int64 {
+	if d > 0 && d < time.Second {
+		return 1
+	}
+	return int64(d / time.Second)
 }
 
 // Kept returns a note.
 func (k *Kit) Kept(group, key string) (value string, found bool, err error) {
-	var out struct {
-		Value string
-		Found bool
-	}
-	err = call("short_get", map[string]string{"Group": group, "Key": key}, &out)
+	var out abi.Kept
+	err = call("short_get", abi.NoteKey{Group: group, Key: key}, &out)
 	return out.Value, out.Found, err
 }
 
 // AllKept returns the notes of a group by their keys.
 func (k *Kit) AllKept(group string) (map[string]string, error) {
-	var out struct{ Entries []struct{ Key, Value string } }
-	if err := call("short_all", map[string]string{"Group": group}, &out); err != nil {
+	var out abi.Entries
+	if err := call("short_all", abi.Group{Group: group}, &out); err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
@@ -170,7 +168,7 @@ func (k *Kit) AllKept(group string) (map[string]string, error) {
 
 // Forget deletes a note.
 func (k *Kit) Forget(group, key string) error {
-	return call("short_forget", map[string]string{"Group": group, "Key": key}, nil)
+	return call("short_forget", abi.NoteKey{Group: group, Key: key}, nil)
 }
 
 // RunLoop starts another loop.
@@ -178,31 +176,35 @@ func (k *Kit) RunLoop(name string) error { return callRaw("run_loop", []byte(nam
 
 // Sleep waits, for seconds or for months: the run is put away meanwhile.
 func (k *Kit) Sleep(d time.Duration) error {
-	return call("sleep", map[string]int64{"ms": d.Milliseconds()}, nil)
+	return call("sleep", abi.Sleep{Milliseconds: d.Milliseconds()}, nil)
 }
 
 // After starts the loop again after d, with a trigger of kind timer that has the payload.
 // The same id moves it.
 func (k *Kit) After(id string, d time.Duration, payload any) error {
-	return call("after", map[string]any{"id": id, "ms": d.Milliseconds(), "payload": payload}, nil)
+	raw, err := json.Marshal(payload)
+	if err != nil {
+		return fmt.Errorf("after %s: %w", id, err)
+	}
+	return call("after", abi.After{ID: id, Milliseconds: d.Milliseconds(), Payload: raw}, nil)
 }
 
 // CancelAfter takes back an After.
 func (k *Kit) CancelAfter(id string) error {
-	return call("cancel_after", map[string]string{"id": id}, nil)
+	return call("cancel_after", abi.CancelAfter{ID: id}, nil)
 }
 
 // WaitSignal waits for what is sent to the run under a name.
 func (k *Kit) WaitSignal(name string, timeout time.Duration) (json.RawMessage, error) {
-	var out struct{ Payload json.RawMessage }
-	err := call("wait_signal", map[string]any{"name": name, "timeout_ms": timeout.Milliseconds()}, &out)
+	var out abi.Signal
+	err := call("wait_signal", abi.WaitSignal{Name: name, Milliseconds: timeout.Milliseconds()}, &out)
 	return out.Payload, err
 }
 
 // Fence marks a text as what somebody else wrote, for a prompt.
 func (k *Kit) Fence(text, from string) (string, error) {
-	var out struct{ Text string }
-	err := call("fence", map[string]string{"text": text, "from": from}, &out)
+	var out abi.Fenced
+	err := call("fence", abi.Foreign{Text: text, From: from}, &out)
 	return out.Text, err
 }
 
@@ -219,11 +221,8 @@ func Once[T any](k *Kit, name string, do func() (T, error)) (T, error) {
 }
 
 func step[T any](name string, once bool, do func() (T, error)) (out T, err error) {
-	var begun struct {
-		Done   bool
-		Result json.RawMessage
-	}
-	if err := call("step_begin", map[string]any{"name": name, "once": once}, &begun); err != nil {
+	var begun abi.StepBegun
+	if err := call("step_begin", abi.StepBegin{Name: name, Once: once}, &begun); err != nil {
 		return out, err
 	}
 	if begun.Done {
@@ -232,7 +231,11 @@ func step[T any](name string, once bool, do func() (T, error)) (out T, err error
 	if out, err = do(); err != nil {
 		return out, err
 	}
-	return out, call("step_end", map[string]any{"name": name, "result": out}, nil)
+	raw, err := json.Marshal(out)
+	if err != nil {
+		return out, fmt.Errorf("step %s: %w", name, err)
+	}
+	return out, call("step_end", abi.StepEnd{Name: name, Result: raw}, nil)
 }
 
 // Tool is a tool that the loop lends to the agent. Its name, description and parameters

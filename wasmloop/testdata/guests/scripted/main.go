@@ -114,14 +114,14 @@ func alloc(n uint32) *byte {
 //go:wasmexport tool
 func tool(ptr *byte, n uint32) uint64 {
 	var req struct {
-		Name  string         `json:"name"`
-		Input map[string]any `json:"input"`
+		Name  string
+		Input struct{ X int }
 	}
 	if err := json.Unmarshal(unsafe.Slice(ptr, n), &req); err != nil {
 		panic(err)
 	}
 	code, answer := call("config", "k", 1000)
-	out := fmt.Sprintf("%s %v %d %s", req.Name, req.Input["x"], code, answer)
+	out := fmt.Sprintf("%s %d %d %s", req.Name, req.Input.X, code, answer)
 	if req.Name == "json" {
 		out = `{"error":"no"}`
 	} else {
