@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ombud-run/ombud/internal/wholefile"
 )
 
 // Names of files in a directory of loops.
@@ -143,45 +145,10 @@ func writeJSON(path string, v any) error {
 	return writeFile(path, b.Bytes())
 }
 
-// writeFile replaces a file in one step that a crash cannot cut in two.
-func writeFile(path string, data []byte) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// writeFile replaces a file, in a directory that may not be there yet.
+func writeFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	if _, err = f.Write(data); err != nil {
-		return err
-	}
-	if err = f.Sync(); err != nil {
-		return err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in a directory durable. Systems that cannot are left alone.
-func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the directory is the caller's
-	if err != nil {
-		return err
-	}
-	defer d.Close() //nolint:errcheck // nothing was written through it
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !os.IsPermission(err) {
-		return err
-	}
-	return nil
+	return wholefile.Replace(path, data)
 }

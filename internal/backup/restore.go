@@ -15,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/failpoint"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/instance"
+	"github.com/ombud-run/ombud/internal/wholefile"
 )
 
 // A restore of the instance in its state directory:
@@ -414,14 +415,5 @@ func installConfig(in, ready instance.Instance) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".restored-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the rename
-	_, err = tmp.Write(content)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), to) //nolint:gosec // a name of the instance's own
+	return wholefile.Replace(to, content)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/recipe"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/wholefile"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -318,28 +319,16 @@ func (a *app) recipeImportCmd() *cobra.Command {
 	return c
 }
 
-// putFile writes a file whole or not at all.
-func putFile(path string, text []byte, replace bool) (err error) {
-	if _, err := os.Lstat(path); err == nil && !replace {
+// putFile writes a file, over another one only if it is to replace it.
+func putFile(path string, text []byte, replace bool) error {
+	put := wholefile.Create
+	if replace {
+		put = wholefile.Replace
+	}
+	switch err := put(path, text); {
+	case errors.Is(err, fs.ErrExist):
 		return fault.New(fault.Conflict, "%s is there already", path).WithHint("--replace puts the new one in its place")
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".import-*")
-	if err != nil {
-		return fault.New(fault.Unavailable, "%w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	case err != nil:
 		return fault.New(fault.Unavailable, "write %s: %w", path, err)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/ombud-run/ombud/internal/failpoint"
+	"github.com/ombud-run/ombud/internal/wholefile"
 )
 
 // write puts data at path as a whole or not at all, mode 0600, and has it on disk
@@ -47,7 +48,7 @@ func write(path string, data []byte, fresh bool, prove func([]byte) error) (err 
 		return keyFault("name %s: %w", path, err)
 	}
 	failpoint.Hit("vault.name")
-	if err := syncDir(dir); err != nil {
+	if err := wholefile.SyncDir(dir); err != nil {
 		return keyFault("make %s last: %w", path, err)
 	}
 	failpoint.Hit("vault.fsync-dir")
@@ -88,7 +89,7 @@ func rename(from, to string) error {
 		return keyFault("name %s: %w", to, err)
 	}
 	failpoint.Hit("vault.name")
-	if err := syncDir(filepath.Dir(to)); err != nil {
+	if err := wholefile.SyncDir(filepath.Dir(to)); err != nil {
 		return keyFault("make %s last: %w", to, err)
 	}
 	failpoint.Hit("vault.fsync-dir")
@@ -121,7 +122,7 @@ func shred(path string) error {
 		return keyFault("remove %s: %w", path, err)
 	}
 	failpoint.Hit("vault.remove")
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := wholefile.SyncDir(filepath.Dir(path)); err != nil {
 		return keyFault("make the removal of %s last: %w", path, err)
 	}
 	failpoint.Hit("vault.fsync-dir")

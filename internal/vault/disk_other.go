@@ -5,6 +5,3 @@ package vault
 // modesMatter is false where a mode does not show who can read a file; the
 // directory's inherited access list protects it.
 const modesMatter = false
-
-// syncDir has no meaning here: a directory cannot be opened for syncing.
-func syncDir(string) error { return nil }
