@@ -235,7 +235,7 @@ func (in *Installer) Load(name string) (*Artifact, error) {
 		return nil, fmt.Errorf("%w: %s has the sha256 %s, and %s was approved", ErrAltered, e.File, got, e.FileSHA256)
 	}
 	trust := in.Trust // the tier it has was accepted when it was installed
-	trust.AllowCommunity = trust.AllowCommunity || e.Tier == TierCommunity || e.Tier == TierUntrusted
+	trust.AllowCommunity = trust.AllowCommunity || e.Tier == TierCommunity
 	trust.AllowUntrusted = trust.AllowUntrusted || e.Tier == TierUntrusted
 	a, v, err := VerifyBytes(data, trust)
 	if err != nil {

@@ -30,19 +30,23 @@ func sample() (Manifest, []byte) {
 	}, module
 }
 
-// packed is sample as a file of format v2, signed by the named keys: the first as its
-// publisher, the others as registries.
-func packed(t testing.TB, m Manifest, module []byte, signers ...string) []byte {
-	t.Helper()
-	var sigs []Signature
-	for i, s := range signers {
+// signed are signatures by the named keys: the first as the publisher, the others as
+// registries.
+func signed(names []string, by func(Role, ed25519.PrivateKey) Signature) (sigs []Signature) {
+	for i, name := range names {
 		role := RoleRegistry
 		if i == 0 {
 			role = RolePublisher
 		}
-		sigs = append(sigs, Sign(&m, role, key(s)))
+		sigs = append(sigs, by(role, key(name)))
 	}
-	data, err := Pack(m, module, sigs)
+	return sigs
+}
+
+// packed is a file of format v2.
+func packed(t testing.TB, m Manifest, module []byte, signers ...string) []byte {
+	t.Helper()
+	data, err := Pack(m, module, signed(signers, func(r Role, k ed25519.PrivateKey) Signature { return Sign(&m, r, k) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +56,7 @@ func packed(t testing.TB, m Manifest, module []byte, signers ...string) []byte {
 // packedV1 is what a KARMAX of today writes.
 func packedV1(t testing.TB, m Manifest, module []byte, signers ...string) []byte {
 	t.Helper()
-	var sigs []Signature
-	for i, s := range signers {
-		role := RoleRegistry
-		if i == 0 {
-			role = RolePublisher
-		}
-		sigs = append(sigs, sign(signedV1(&m), role, key(s)))
-	}
+	sigs := signed(signers, func(r Role, k ed25519.PrivateKey) Signature { return sign(signedV1(&m), r, k) })
 	data, err := pack(magicV1, maxHeaderV1, m, module, sigs)
 	if err != nil {
 		t.Fatal(err)
