@@ -94,7 +94,9 @@ func (t *Triggers) handle(ctx context.Context, tx *db.Tx, e eventlog.Event) erro
 		if !chosen && s.Problem == nil {
 			continue
 		}
-		tr := Trigger{Kind: ByEvent, At: e.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: labelOf(e)}
+		// Also what ombud writes itself may hold others' words: the text of a reminder, an error.
+		words := label.Of(label.Untrusted("event:"+e.Kind), label.OperatorOnly)
+		tr := Trigger{Kind: ByEvent, At: e.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: words}
 		if err := h.start(ctx, tx, s, tr, origin{event: e, replay: e.OutOfOrder}); err != nil {
 			return err
 		}
@@ -169,20 +171,6 @@ func objectOf(data json.RawMessage) map[string]json.RawMessage {
 		}
 	}
 	return out
-}
-
-// ours are the beginnings of the kinds whose payloads nobody but ombud writes.
-var ours = []string{"run.", "schedule.", "timer.", "budget.", "secret.", "backup."}
-
-// labelOf is whose words an event's payload has. Where it is not certain that they are
-// ombud's own they are others'.
-func labelOf(e eventlog.Event) label.Label {
-	for _, begin := range ours {
-		if strings.HasPrefix(e.Kind, begin) {
-			return label.Of(label.Own, label.OperatorOnly)
-		}
-	}
-	return label.Of(label.Untrusted("event:"+e.Kind), label.OperatorOnly)
 }
 
 // armed is what a timer of a target keeps.

@@ -153,6 +153,42 @@ func TestAPersonATimerAndAScheduleStartIt(t *testing.T) {
 	})
 }
 
+// A reminder may have the words of a page, and an error those of whoever sent it: a run
+// that hears of them has read them.
+func TestWhatAnEventTellsIsTakenForOthersWords(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.work = func(_ context.Context, _ *run.Run, tr Trigger) error {
+			if tr.Kind == ByTimer {
+				return fault.New(fault.Invalid, "what the page says")
+			}
+			return nil
+		}
+		h.replace(on("sets", On{Timer: true}), on("hears", events("timer.fired", "run.failed")))
+		h.live()
+		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			return h.ArmTx(ctx, tx, "loop:sets", "soon", tx.Now()+1, json.RawMessage(`{"text":"what the page says"}`), label.Of(label.Untrusted("web"), label.OperatorOnly))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := func() (out []Trigger) {
+			for _, tr := range h.works() {
+				if tr.Target == "loop:hears" {
+					out = append(out, tr)
+				}
+			}
+			return out
+		}
+		h.until(func() bool { return len(heard()) == 2 })
+		for _, tr := range heard() {
+			if !tr.Label.Tainted() || !strings.Contains(string(tr.Payload), "what the page says") {
+				t.Errorf("%s is labelled %s: %s", tr.EventKind, tr.Label, tr.Payload)
+			}
+		}
+	})
+}
+
 func TestANewTargetHearsOnlyWhatComesAndAnOldOneAllOfIt(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, h *house) {
