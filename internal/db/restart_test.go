@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -111,6 +113,75 @@ func TestAServerThatRestartsUnderLoadLosesAndRepeatsNothing(t *testing.T) {
 	default:
 	}
 	t.Logf("%d stored, %d refused, %d unknown", there, refused, unknown)
+}
+
+// A crash of the server gives the number of a transaction out again of which nothing was
+// on disk, and what is then done under that number is another's. So it says nothing about
+// the batch that had it before.
+func TestANumberThatACrashGivesOutAgainIsNotTakenForTheBatch(t *testing.T) {
+	t.Parallel()
+	s := dbtest.NewServer(t)
+	n := sit(t, db.Options{DSN: s.DSN()}, db.SeatOptions{Home: "a", Name: "a"})
+	// The server itself must not bring to disk what nobody has committed yet.
+	spend(t, s.DSN(), "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+	again := 0
+	for round := 0; again == 0 && round < 3; round++ {
+		key := fmt.Sprint("crash", round)
+		if err := put(t.Context(), n.d, "before "+key); err != nil {
+			t.Fatal(err)
+		}
+		wrote, crashed, told := make(chan int64, 1), make(chan struct{}), make(chan error, 1)
+		go func() {
+			told <- n.d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+				if _, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, 'v')", key); err != nil {
+					return err
+				}
+				var number int64
+				err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&number)
+				wrote <- number
+				<-crashed
+				return err
+			})
+		}()
+		number := <-wrote
+		s.Restart(false)
+		next := spend(t, s.DSN(), "SELECT 1")
+		if next <= number {
+			again++
+		}
+		for next < number {
+			next = spend(t, s.DSN(), "SELECT 1")
+		}
+		close(crashed)
+		if err := <-told; !fault.Is(err, fault.Unavailable) {
+			t.Errorf("round %d, number %d: told %v", round, number, err)
+		}
+		if keys(t, n.d)[key] {
+			t.Errorf("round %d: it is stored", round)
+		}
+	}
+	if again == 0 {
+		t.Error("no number was given out again, so nothing is shown")
+	}
+}
+
+// spend runs statements on the server and commits a transaction; it returns its number.
+func spend(t *testing.T, dsn string, statements ...string) (number int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	for _, q := range statements {
+		if _, err := conn.Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.QueryRow(t.Context(), "SELECT pg_current_xact_id()::text::bigint").Scan(&number); err != nil {
+		t.Fatal(err)
+	}
+	return number
 }
 
 // One that waits leaves the active the time to come back before it takes its place.
