@@ -183,6 +183,41 @@ func TestOthersWordsAreFencedInPrompts(t *testing.T) {
 	}
 }
 
+// However a text comes to others' words: by a name, by all there is, or by a text within.
+func TestOthersWordsAreFencedHoweverTheyAreReached(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"{{ $x := . }}{{ $x.payload.a }}", "{{ range $k, $v := . }}{{ $v }}{{ end }}", "{{ range . }}{{ . }}{{ end }}", "{{ with $x := $ }}{{ $x.payload.a }}{{ end }}",
+		"{{ index . \"payload\" }}", "{{ json $ }}", "{{ $ }}", "{{ if $x := .now }}{{ $x = .payload.a }}{{ $x }}{{ end }}",
+		"{{ define \"x\" }}{{ .a }}{{ end }}{{ template \"x\" .payload }}", "{{ define \"x\" }}{{ $.a }}{{ end }}{{ template \"x\" .payload }}",
+		"{{ define \"x\" }}{{ $y := $ }}{{ $y.a }}{{ end }}{{ template \"x\" .payload }}", "{{ block \"x\" .payload }}{{ . }}{{ end }}",
+	} {
+		for _, foreign := range []bool{true, false} {
+			notes := &Notes{File: "x.yaml"}
+			prompt := newTemplate(&Node{Kind: TextNode, Text: text}, asPrompt, foreign, nil, notes)
+			header := newTemplate(&Node{Kind: TextNode, Text: text}, asHeader, foreign, nil, notes)
+			if prompt == nil || header == nil {
+				if foreign {
+					t.Errorf("%s: %v", text, notes.Problems)
+				}
+				continue
+			}
+			v := newValues(func(text, from string) string { return "«" + text + "»" })
+			v.set("payload", object{"a": "{{secret:evil}}"}, "others")
+			v.set("now", "now", "")
+			if out, err := prompt.render(v); err != nil || outside(out, "evil") || !strings.Contains(out, "evil") {
+				t.Errorf("%s (foreign %v) is %q, %v", text, foreign, out, err)
+			}
+			if out, err := header.render(v); err == nil {
+				t.Errorf("%s (foreign %v) names a secret in a header: %q", text, foreign, out)
+			}
+			if v.fromOf(prompt) != "others" {
+				t.Errorf("%s (foreign %v) is nobody's", text, foreign)
+			}
+		}
+	}
+}
+
 // A value is data in an address, a body and a header: it cannot become part of what is
 // around it.
 func TestValuesAreDataInRequests(t *testing.T) {
@@ -193,6 +228,8 @@ func TestValuesAreDataInRequests(t *testing.T) {
       headers: {X-Q: "{{ .payload.h }}", Authorization: "Bearer {{secret:key}}"}
       json: {q: "{{ .payload.q }}", s: "say {{ .payload.q }}", n: "{{ .payload.n }}", list: ["{{ .payload.list }}"], t: true, z: 1.50, nothing: null}
   - http: {url: "{{ .payload.url }}"}
+  - http: {url: "https://a.example/?q={{ if .payload.q }}{{ .payload.q }}{{ end }}"}
+  - http: {url: "{{ if .payload.url }}{{ .payload.url }}{{ end }}&q={{ with .payload.q }}{{ . }}{{ end }}"}
 `))
 	k := newKit(r)
 	payload := `{"q":"a&b=\"c/d","h":"one","n":7,"list":[1,"x"],"url":"https://b.example/x?y=z"}`
@@ -210,6 +247,12 @@ func TestValuesAreDataInRequests(t *testing.T) {
 	}
 	if got := k.input(t, "1-http", "url"); got != "https://b.example/x?y=z" {
 		t.Errorf("an address that is a value: %s", got)
+	}
+	if got := k.input(t, "2-http", "url"); got != "https://a.example/?q=a%26b%3D%22c%2Fd" {
+		t.Errorf("an address with a condition: %s", got)
+	}
+	if got := k.input(t, "3-http", "url"); got != "https://b.example/x?y=z&q=a%26b%3D%22c%2Fd" {
+		t.Errorf("a condition that begins an address: %s", got)
 	}
 	for _, h := range []string{`a\r\nX-Evil: 1`, `{{secret:key}}`} {
 		_, err := r.Run(t.Context(), newKit(r), start(`{"q":"","h":"`+h+`","n":1,"list":[]}`))

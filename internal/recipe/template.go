@@ -39,6 +39,7 @@ type Template struct {
 	foreign bool
 	tmpl    *template.Template // nil: plain
 	names   []string           // what it refers to, outermost
+	whole   bool               // all there is can come out of it
 	lone    bool               // it is one value and nothing else
 }
 
@@ -109,7 +110,7 @@ func newTemplate(n *Node, use use, foreign bool, known *shape, notes *Notes) *Te
 			w.names(each.Root)
 		}
 	}
-	t.names = w.roots
+	t.names, w.whole = w.roots, len(tmpl.Templates()) > 1
 	for _, each := range tmpl.Templates() {
 		if each.Tree == nil || each.Root == nil {
 			continue
@@ -118,8 +119,13 @@ func newTemplate(n *Node, use use, foreign bool, known *shape, notes *Notes) *Te
 			notes.Bad(t.at, "write the text where it is used", "a template cannot define others")
 			return nil
 		}
-		w.list(each.Root, scopeOf{known: known, root: true})
+		dot := scopeOf{known: known, root: true}
+		if w.part = each.Name() != "text"; w.part {
+			dot = scopeOf{roots: []string{everything}} // whatever it is used with
+		}
+		w.list(each.Root, dot, !w.part)
 	}
+	t.whole = w.whole
 	if w.bad {
 		return nil
 	}
@@ -164,10 +170,14 @@ type templateWalk struct {
 	notes  *Notes
 	known  *shape
 	roots  []string
+	whole  bool // all there is was handed on, so it may be in a variable
+	part   bool // the text is one that another uses, so $ is not known
 	ranges int
-	first  bool // the place is the very first of the text
 	bad    bool
 }
+
+// everything stands for every name there is.
+const everything = "*"
 
 func (w *templateWalk) fail(n parse.Node, fix, format string, args ...any) {
 	w.bad = true
@@ -237,26 +247,27 @@ func eachNode(n parse.Node, fn func(parse.Node)) {
 	}
 }
 
-func (w *templateWalk) list(l *parse.ListNode, dot scopeOf) {
+// list checks a row of nodes. begins says that nothing of the text comes before it.
+func (w *templateWalk) list(l *parse.ListNode, dot scopeOf, begins bool) {
 	if l == nil {
 		return
 	}
 	for i, n := range l.Nodes {
-		w.first = dot.root && i == 0 && w.ranges == 0
+		first := begins && i == 0
 		switch n := n.(type) {
 		case *parse.ActionNode:
 			roots, _ := w.pipe(n.Pipe, dot)
 			if len(n.Pipe.Decl) == 0 {
-				w.mark(n, roots)
+				w.mark(n, roots, first)
 			}
 		case *parse.IfNode:
 			w.pipe(n.Pipe, dot)
-			w.list(n.List, dot)
-			w.list(n.ElseList, dot)
+			w.list(n.List, dot, first)
+			w.list(n.ElseList, dot, first)
 		case *parse.WithNode:
 			roots, s := w.pipe(n.Pipe, dot)
-			w.list(n.List, scopeOf{known: s, roots: roots})
-			w.list(n.ElseList, dot)
+			w.list(n.List, scopeOf{known: s, roots: roots}, first)
+			w.list(n.ElseList, dot, first)
 		case *parse.RangeNode:
 			w.rangeOver(n, dot)
 		}
@@ -274,8 +285,8 @@ func (w *templateWalk) rangeOver(n *parse.RangeNode, dot scopeOf) {
 		}
 	})
 	roots, s := w.pipe(n.Pipe, dot)
-	w.list(n.List, scopeOf{known: s.element(), roots: roots})
-	w.list(n.ElseList, dot)
+	w.list(n.List, scopeOf{known: s.element(), roots: roots}, false)
+	w.list(n.ElseList, dot, false)
 	w.ranges--
 }
 
@@ -306,20 +317,23 @@ func (w *templateWalk) argument(arg parse.Node, dot scopeOf, add func(...string)
 		return w.path(arg, dot.known, arg.Ident, dot.root)
 	case *parse.DotNode:
 		if dot.root {
-			add(w.roots...)
-			add("payload")
+			w.whole = true
+			add(everything)
 		} else {
 			add(dot.roots...)
 		}
 		return dot.known
 	case *parse.VariableNode:
-		if arg.Ident[0] != "$" {
+		switch {
+		case arg.Ident[0] != "$" && !w.whole:
 			add(w.roots...)
 			return nil
-		}
-		if len(arg.Ident) == 1 {
-			add(w.roots...)
-			add("payload")
+		case arg.Ident[0] != "$" || w.part:
+			add(everything)
+			return nil
+		case len(arg.Ident) == 1:
+			w.whole = true
+			add(everything)
 			return w.known
 		}
 		add(arg.Ident[1])
@@ -363,13 +377,13 @@ func (w *templateWalk) path(n parse.Node, s *shape, names []string, root bool) *
 var escapers = map[string]bool{"urlquery": true}
 
 // mark makes what comes out of an action pass _out, or _first at the very beginning.
-func (w *templateWalk) mark(n *parse.ActionNode, roots []string) {
+func (w *templateWalk) mark(n *parse.ActionNode, roots []string, first bool) {
 	last := n.Pipe.Cmds[len(n.Pipe.Cmds)-1]
 	if id, ok := last.Args[0].(*parse.IdentifierNode); ok && escapers[id.Ident] && w.t.use == asURL {
 		return
 	}
 	name := "_out"
-	if w.first {
+	if first {
 		name = "_first"
 	}
 	call := &parse.CommandNode{NodeType: parse.NodeCommand, Pos: n.Pos}

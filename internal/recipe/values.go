@@ -84,12 +84,23 @@ func (v *values) fence(roots, text string) string {
 	if strings.TrimSpace(text) == "" || v.mark == nil {
 		return text
 	}
-	for _, name := range strings.Split(roots, ",") {
-		if from := v.others[name]; from != "" {
-			return v.mark(text, from)
-		}
+	if from := v.from(strings.Split(roots, ",")); from != "" {
+		return v.mark(text, from)
 	}
 	return text
+}
+
+// from says whose words the values of names are, "" for the recipe's own.
+func (v *values) from(names []string) string {
+	if slices.Contains(names, everything) {
+		names = slices.Sorted(maps.Keys(v.others))
+	}
+	for _, name := range names {
+		if who := v.others[name]; who != "" {
+			return who
+		}
+	}
+	return ""
 }
 
 // decode reads JSON so that whole numbers stay whole.

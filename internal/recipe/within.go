@@ -83,15 +83,13 @@ func (w *worker) foreach(ctx context.Context, s *Step, v *values, name string) (
 
 // fromOf says whose words a template renders, "" for the recipe's own.
 func (v *values) fromOf(t *Template) string {
-	if t == nil {
+	switch {
+	case t == nil:
 		return ""
+	case t.whole:
+		return v.from([]string{everything})
 	}
-	for _, n := range t.Names() {
-		if who := v.others[n]; who != "" {
-			return who
-		}
-	}
-	return ""
+	return v.from(t.names)
 }
 
 // rounds does n rounds. With lanes over 1 that many rows are done side by side, each with
