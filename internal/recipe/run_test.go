@@ -369,6 +369,32 @@ func TestForeachAndParallel(t *testing.T) {
 	}
 }
 
+// What only begins like JSON, as a list of sources does, is a text with all its lines.
+func TestATextThatBeginsLikeJSONIsAText(t *testing.T) {
+	t.Parallel()
+	r := read(t, of(`  - tool: {name: a}
+    as: found
+  - log: "{{ .found }}"
+  - foreach: {in: "{{ .found }}", do: [{log: "{{ .item }}"}]}
+  - tool: {name: b, input: {l: "{{ .found }}"}}
+`))
+	k := newKit(r)
+	k.answers["0-tool"] = "[1] First\n[2] Second"
+	if _, err := r.Run(t.Context(), k, start(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	if k.input(t, "1-log", "text") != "[1] First\n[2] Second" || k.input(t, "2-foreach/1/2-foreach-do-0-log", "text") != "[2] Second" {
+		t.Error(k.done())
+	}
+	schema := json.RawMessage(`{"properties":{"l":{"type":["array"]}}}`)
+	if got := Fit(json.RawMessage(k.input(t, "3-tool", "input")), schema); string(got) != `{"l":"[1] First\n[2] Second"}` {
+		t.Errorf("%s", got)
+	}
+	if err := r.AcceptJSON("event", json.RawMessage(`{} {}`)); !fault.Is(err, fault.Invalid) {
+		t.Errorf("two payloads: %v", err)
+	}
+}
+
 func TestInputsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := read(t, "ombud: recipe/v1\nname: test\non: {manual: true}\ninputs: {city: {required: true}, n: {type: number, default: 3}, loud: truth}\nsteps:\n  - log: \"{{ .inputs.city }} {{ .inputs.n }} {{ .inputs.loud }}\"")

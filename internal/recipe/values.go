@@ -3,6 +3,8 @@ package recipe
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -103,7 +105,7 @@ func (v *values) from(names []string) string {
 	return ""
 }
 
-// decode reads JSON so that whole numbers stay whole.
+// decode reads one JSON value so that whole numbers stay whole.
 func decode(raw json.RawMessage) (any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
@@ -113,6 +115,9 @@ func decode(raw json.RawMessage) (any, error) {
 	var x any
 	if err := d.Decode(&x); err != nil {
 		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something comes after the JSON value")
 	}
 	return whole(x), nil
 }

@@ -262,11 +262,10 @@ func (s *schema) takes(kind string) bool {
 // the tool says what is wrong with it.
 func Fit(input, toolSchema json.RawMessage) json.RawMessage {
 	s := schemaOf(toolSchema)
-	var x any
-	if s == nil || json.Unmarshal(input, &x) != nil {
+	x, err := decode(input)
+	if s == nil || err != nil || x == nil {
 		return input
 	}
-	x, _ = decode(input) // it was just read
 	raw, err := json.Marshal(s.fit(x))
 	if err != nil {
 		return input
