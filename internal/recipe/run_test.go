@@ -395,6 +395,19 @@ func TestATextThatBeginsLikeJSONIsAText(t *testing.T) {
 	}
 }
 
+// A number stands in a text as JSON has it.
+func TestNumbersInTexts(t *testing.T) {
+	t.Parallel()
+	r := read(t, of(`  - log: "{{ .payload.n }} {{ .payload.f }} {{ .payload.l }}"`))
+	k := newKit(r)
+	if _, err := r.Run(t.Context(), k, start(`{"n":12345678,"f":1234567.5,"l":[1234567.5]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := k.input(t, "0-log", "text"); got != "12345678 1234567.5 [1234567.5]" {
+		t.Error(got)
+	}
+}
+
 func TestInputsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := read(t, "ombud: recipe/v1\nname: test\non: {manual: true}\ninputs: {city: {required: true}, n: {type: number, default: 3}, loud: truth}\nsteps:\n  - log: \"{{ .inputs.city }} {{ .inputs.n }} {{ .inputs.loud }}\"")

@@ -161,7 +161,7 @@ func (s *strict) retry(st *Step, v *verb, f Field) {
 		"attempts": func(f Field) { st.Retry.Attempts = s.number(f, maxTries) },
 		"backoff":  func(f Field) { st.Retry.Backoff = s.length(f) },
 	})
-	if st.Retry.Attempts < 2 {
+	if a := f.Value.Get("attempts"); a == nil || a.Text == "1" {
 		s.notes.Bad(f.Place, "write attempts: 3", "retry with fewer than 2 attempts never tries again")
 	}
 }
@@ -371,11 +371,10 @@ func (s *strict) foreach(st *Step, n *Node, names *shape, depth int) *shape {
 		s.notes.Bad(n.Place, "write var: NAME with another name", "%q is the name of something else already", loop.Var)
 	}
 	for key, to := range map[string]*int{"limit": &loop.Limit, "concurrency": &loop.Concurrency} {
-		if k := n.Get(key); k != nil && k.Kind == TextNode {
+		if k := n.Get(key); k != nil {
 			most := map[string]int{"limit": maxItems, "concurrency": maxBranches}[key]
 			*to = s.number(Field{Key: key, Place: k.Place, Value: k}, most)
 		}
-		delete(st.Args, key)
 	}
 	if len(loop.List) > loop.Limit {
 		s.notes.Bad(n.Place, fmt.Sprintf("write limit: %d", len(loop.List)), "the list has %d items, and the limit is %d", len(loop.List), loop.Limit)
@@ -406,14 +405,12 @@ func (s *strict) parallel(st *Step, n *Node, names *shape, depth int) *shape {
 	join := &Join{How: "all"}
 	st.Join = join
 	result := &shape{fields: map[string]*shape{}}
-	if how := st.Args["join"]; how != nil {
-		join.How = how.src
+	if how := n.Get("join"); how != nil {
+		join.How = s.oneOf(Field{Key: "join", Place: how.Place, Value: how}, joins...)
 	}
-	if q := n.Get("quorum"); q != nil && q.Kind == TextNode {
+	if q := n.Get("quorum"); q != nil {
 		join.Quorum = s.number(Field{Key: "quorum", Place: q.Place, Value: q}, maxBranches)
 	}
-	delete(st.Args, "join")
-	delete(st.Args, "quorum")
 	branches := n.Get("branches")
 	if branches == nil || branches.Kind != MapNode || len(branches.Fields) == 0 {
 		if branches != nil {

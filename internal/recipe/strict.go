@@ -181,8 +181,11 @@ func (s *strict) length(f Field) time.Duration {
 
 func (s *strict) number(f Field, most int) int {
 	w := s.word(f)
+	if w == "" {
+		return 1
+	}
 	k, err := strconv.Atoi(w)
-	if w != "" && (err != nil || k < 1 || k > most) {
+	if err != nil || k < 1 || k > most {
 		s.notes.Bad(f.Value.Place, "", "%s is a whole number from 1 to %d", f.Key, most)
 		return 1
 	}

@@ -193,6 +193,11 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		of("  - parallel: {branches: {a: [{ask: x, as: state}]}}"):                   `a result called "state", which says how the branch ended`,
 		of("  - parallel: {join: quorum, quorum: 3, branches: {a: [{log: x}]}}"):     "cannot be reached",
 		of("  - parallel: {quorum: 1, branches: {a: [{log: x}]}}"):                   "no meaning with join: all",
+		of("  - parallel: {join: '{{ .now }}', branches: {a: [{log: x}]}}"):          `join cannot be "{{ .now }}"`,
+		of("  - parallel: {join: [all], branches: {a: [{log: x}]}}"):                 "join takes a text, not a list",
+		of("  - parallel: {join: some, branches: {a: [{log: x}]}}"):                  "it is one of all, all-settled, first, quorum",
+		of("  - parallel: {join: quorum, quorum: [1], branches: {a: [{log: x}]}}"):   "quorum takes a text, not a list",
+		of("  - foreach: {in: [a], limit: {b: 3}, do: [{log: x}]}"):                  "limit takes a text, not a mapping",
 		of("  - log: '{{ range 100 }}x{{ end }}'"):                                   "range counts to a number",
 		of("  - log: '{{ define \"x\" }}a{{ end }}'"):                                "cannot define others",
 		of("  - log: '{{ nofunc 1 }}'"):                                              "nofunc",
@@ -301,14 +306,16 @@ on: {manual: true}
 steps:
   - foreach: {in: "[1]", limit: 0, concurrency: 99, do: [{log: x}]}
   - parallel: {join: quorum, quorum: 0, branches: {one: [{log: x}], two: [{log: y}]}}
+  - ask: x
+    retry: {attempts: many}
 `), testNow, nil)
 	all := allOf(problems)
-	for _, want := range []string{"limit is a whole number from 1 to 1000", "concurrency is a whole number from 1 to 16", "quorum is a whole number from 1 to 16"} {
+	for _, want := range []string{"limit is a whole number from 1 to 1000", "concurrency is a whole number from 1 to 16", "quorum is a whole number from 1 to 16", "attempts is a whole number from 1 to 20"} {
 		if strings.Count(all, want) != 1 {
 			t.Errorf("not once: %q in\n%s", want, all)
 		}
 	}
-	if len(problems) != 3 {
+	if len(problems) != 4 {
 		t.Errorf("%d problems:\n%s", len(problems), all)
 	}
 }

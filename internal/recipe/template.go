@@ -450,12 +450,12 @@ func (t *Template) value(v *values, roots string, x any, first bool) (any, error
 	return text, nil
 }
 
-// show writes a value as text: what has parts as JSON.
+// show writes a value as text: what has parts, and a fraction, as JSON.
 func show(x any, foreign bool) string {
 	switch x := x.(type) {
 	case string:
 		return x
-	case object, []any:
+	case object, []any, float64:
 		if foreign {
 			return fmt.Sprint(x)
 		}

@@ -90,7 +90,7 @@ var verbs = []*verb{
 		args: []argument{{name: "in", required: true, kind: special}, {name: "var", kind: special}, {name: "limit", kind: special},
 			{name: "concurrency", kind: special}, {name: "do", required: true, kind: special}}},
 	{name: "parallel", result: anyShape, Says: "do side by side",
-		args: []argument{{name: "branches", required: true, kind: special}, {name: "join", words: joins}, {name: "quorum", kind: special}}},
+		args: []argument{{name: "branches", required: true, kind: special}, {name: "join", kind: special}, {name: "quorum", kind: special}}},
 	{name: "delegate", main: "text", result: textShape, outside: true, needs: "delegation", Says: "hand work to a coding agent",
 		args: []argument{{name: "text", use: asPrompt, required: true}}},
 	{name: "workflow", main: "name", needs: "workflow", Says: "start the workflow",
