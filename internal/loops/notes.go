@@ -1,12 +1,12 @@
 package loops
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
-	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -21,21 +21,16 @@ import (
 // Bounds of short memory.
 const (
 	maxNotes     = 1000      // entries of one group
-	maxNotesSize = 256 << 10 // bytes of one group
+	maxNotesSize = 256 << 10 // bytes of one group, as they are kept
 	usualGroup   = "default"
 )
 
-// note is one entry of short memory.
+// note is one entry of short memory: the sealed body of a row.
 type note struct {
-	Value   string      `json:"value"`
-	Label   label.Label `json:"label"`
-	Expires int64       `json:"expires,omitempty"`
-}
-
-// group is the sealed body of a row.
-type group struct {
-	Name  string          `json:"name"`
-	Notes map[string]note `json:"notes"`
+	Group string      `json:"group"`
+	Key   string      `json:"key"`
+	Value string      `json:"value"`
+	Label label.Label `json:"label"`
 }
 
 // Entry is one entry of short memory, as it is told.
@@ -48,144 +43,122 @@ type Entry struct {
 // has read. Short memory is the loop's own: no agent sees it.
 func (k *Kit) ShortSet(ctx context.Context, step, group, key, value string, ttl time.Duration) error {
 	return k.rows(ctx, step, func(ctx context.Context, tx *db.Tx) error {
-		n := note{Value: guard.CleanText(value), Label: label.Join(k.Label(), own())}
+		expires := int64(0)
 		if ttl > 0 {
-			n.Expires = tx.Now() + ttl.Microseconds()
+			expires = tx.Now() + ttl.Microseconds()
 		}
-		return k.d.changeNotes(ctx, tx, k.who.Subject, group, func(notes map[string]note) { notes[key] = n })
+		n := note{Group: group, Key: key, Value: guard.CleanText(value), Label: label.Join(k.Label(), own())}
+		return k.d.setNote(ctx, tx, k.who.Subject, n, expires)
 	})
 }
 
 // ShortForget drops a value.
 func (k *Kit) ShortForget(ctx context.Context, step, group, key string) error {
 	return k.rows(ctx, step, func(ctx context.Context, tx *db.Tx) error {
-		return k.d.changeNotes(ctx, tx, k.who.Subject, group, func(notes map[string]note) { delete(notes, key) })
+		grp, entry := k.d.noteKeys(k.who.Subject, group, key)
+		_, err := tx.Exec(ctx, "DELETE FROM loop_notes WHERE grp = $1 AND entry = $2", grp, entry)
+		return err
 	})
 }
 
 // ShortGet returns a value that was kept, if it is there still.
 func (k *Kit) ShortGet(ctx context.Context, step, group, key string) (value string, found bool, err error) {
-	notes, err := k.notes(ctx, step, group)
-	n, found := notes[key]
-	if found {
+	notes, err := k.notes(ctx, step, group, &key)
+	for _, n := range notes {
 		k.saw(n.Label, n.Value)
+		value = n.Value
 	}
-	return n.Value, found, err
+	return value, len(notes) > 0, err
 }
 
 // ShortAll returns all that is kept in a group, in order of the keys.
 func (k *Kit) ShortAll(ctx context.Context, step, group string) (out []Entry, err error) {
-	notes, err := k.notes(ctx, step, group)
-	for _, key := range slices.Sorted(maps.Keys(notes)) {
-		k.saw(notes[key].Label, notes[key].Value)
-		out = append(out, Entry{key, notes[key].Value})
+	notes, err := k.notes(ctx, step, group, nil)
+	for _, n := range notes {
+		k.saw(n.Label, n.Value)
+		out = append(out, Entry{n.Key, n.Value})
 	}
 	return out, err
 }
 
-// notes reads a group as a step: what it was then it stays for the run.
-func (k *Kit) notes(ctx context.Context, step, group string) (notes map[string]note, err error) {
-	err = k.each(step, func(step string) error {
+// notes reads what is asked for as a step: what it was then it stays for the run.
+func (k *Kit) notes(ctx context.Context, step, group string, key *string) (found []note, err error) {
+	err = k.value(step, &found, func(step string) (run.Outcome, error) {
 		spec := run.StepSpec{Name: step, Kind: "rows", Policy: run.Policy{Kind: run.Repeatable}, Lazy: true}
-		out, err := k.r.Do(ctx, spec, func(ctx context.Context) run.Outcome {
-			var found map[string]note
+		return k.r.Do(ctx, spec, func(ctx context.Context) run.Outcome {
+			var list []note
 			err := k.d.DB.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-				found, _, err = k.d.loadNotes(ctx, q, k.who.Subject, group)
+				list, err = k.d.loadNotes(ctx, q, k.who.Subject, group, key)
 				return err
 			})
-			maps.DeleteFunc(found, func(_ string, n note) bool { return n.over(k.d.DB.Time()) })
-			if err != nil {
-				return run.Fail(err)
-			}
-			raw, err := json.Marshal(found)
-			if err != nil {
-				return run.Fail(err)
-			}
-			return run.Succeed(raw)
+			return cameTo(list, err)
 		})
-		if err == nil {
-			err = out.Err
-		}
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(out.Result, &notes)
 	})
-	return notes, err
+	return found, err
 }
 
-func (n note) over(now int64) bool { return n.Expires > 0 && n.Expires <= now }
-
-func (d Deps) groupKey(subject, group string) []byte {
-	if group == "" {
-		group = usualGroup
-	}
-	return d.Vault.Blind(vault.LoopNotesGroup, subject+"\x00"+group)
+// noteKeys are what a group and an entry of it are found by. Quoted, keys that differ in
+// the white space around them are two.
+func (d Deps) noteKeys(subject, group, key string) (grp, entry []byte) {
+	of := subject + "\x00" + cmp.Or(group, usualGroup)
+	return d.Vault.Blind(vault.LoopNoteGroup, of), d.Vault.Blind(vault.LoopNoteEntry, of+"\x00"+strconv.Quote(key))
 }
 
-// loadNotes returns the entries of a group, those too whose time is over, and its row.
-func (d Deps) loadNotes(ctx context.Context, q db.Q, subject, name string) (notes map[string]note, row string, err error) {
-	var sealed []byte
-	err = q.QueryRow(ctx, "SELECT id, body FROM loop_notes WHERE grp = $1", d.groupKey(subject, name)).Scan(&row, &sealed)
-	if errors.Is(err, sql.ErrNoRows) {
-		return map[string]note{}, "", nil
+// loadNotes returns the entry of a group with a key, or all of it in order of the keys.
+// What is over is not there.
+func (d Deps) loadNotes(ctx context.Context, q db.Q, subject, group string, key *string) ([]note, error) {
+	query, args := "SELECT id, body FROM loop_notes WHERE grp = $1 AND (expires = 0 OR expires > $2)", []any{nil, d.DB.Time()}
+	if key == nil {
+		args[0], _ = d.noteKeys(subject, group, "")
+	} else {
+		var entry []byte
+		args[0], entry = d.noteKeys(subject, group, *key)
+		query, args = query+" AND entry = $3", append(args, entry)
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	plain, err := d.Vault.Open(vault.LoopNotesBody, row, sealed)
-	if err != nil {
-		return nil, row, err
-	}
-	var g group
-	if err := json.Unmarshal(plain, &g); err != nil {
-		return nil, row, fault.New(fault.Verification, "read the short memory of %s: %w", subject, err)
-	}
-	return g.Notes, row, nil
-}
-
-// changeNotes changes a group and drops what is over. A group that becomes too large is
-// refused.
-func (d Deps) changeNotes(ctx context.Context, tx *db.Tx, subject, name string, change func(map[string]note)) error {
-	if name == "" {
-		name = usualGroup
-	}
-	notes, row, err := d.loadNotes(ctx, tx, subject, name)
-	if err != nil {
-		return err
-	}
-	maps.DeleteFunc(notes, func(_ string, n note) bool { return n.over(tx.Now()) })
-	change(notes)
-	raw, err := json.Marshal(group{name, notes})
-	switch {
-	case err != nil:
-		return fault.New(fault.Internal, "short memory of %s: %w", subject, err)
-	case len(notes) > maxNotes || len(raw) > maxNotesSize:
-		return fault.New(fault.Invalid, "group %q of %s's short memory would have %d entries and %d bytes; at most %d and %d fit",
-			name, subject, len(notes), len(raw), maxNotes, maxNotesSize).WithHint("give entries a time after which they are dropped")
-	case len(notes) == 0:
-		_, err := tx.Exec(ctx, "DELETE FROM loop_notes WHERE id = $1", row)
-		return err
-	}
-	expires := int64(0)
-	for _, n := range notes {
-		if n.Expires == 0 {
-			expires = 0
-			break
+	list, err := db.All(ctx, q, func(r *db.Rows) (n note, err error) {
+		var row string
+		var sealed []byte
+		if err := r.Scan(&row, &sealed); err != nil {
+			return n, err
 		}
-		expires = max(expires, n.Expires)
+		plain, err := d.Vault.Open(vault.LoopNoteBody, row, sealed)
+		if err == nil && json.Unmarshal(plain, &n) != nil {
+			err = fault.New(fault.Verification, "the short memory of %s cannot be read", subject)
+		}
+		return n, err
+	}, query, args...)
+	slices.SortFunc(list, func(a, b note) int { return strings.Compare(a.Key, b.Key) })
+	return list, err
+}
+
+// setNote keeps an entry and drops what is over in its group. A group that becomes too
+// large is refused.
+func (d Deps) setNote(ctx context.Context, tx *db.Tx, subject string, n note, expires int64) error {
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return fault.New(fault.Internal, "short memory of %s: %w", subject, err)
 	}
-	if row == "" {
-		row = id.New("note")
+	grp, entry := d.noteKeys(subject, n.Group, n.Key)
+	if _, err := tx.Exec(ctx, "DELETE FROM loop_notes WHERE grp = $1 AND expires > 0 AND expires <= $2", grp, tx.Now()); err != nil {
+		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO loop_notes (id, subject, grp, body, expires) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (id) DO UPDATE SET body = excluded.body, expires = excluded.expires`,
-		row, subject, d.groupKey(subject, name), d.Vault.Seal(vault.LoopNotesBody, row, raw), expires)
+	row := id.New("note")
+	_, err = tx.Exec(ctx, `INSERT INTO loop_notes (id, subject, grp, entry, body, expires) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (grp, entry) DO UPDATE SET id = excluded.id, body = excluded.body, expires = excluded.expires`,
+		row, subject, grp, entry, d.Vault.Seal(vault.LoopNoteBody, row, raw), expires)
+	if err != nil {
+		return err
+	}
+	var entries, size int64
+	err = tx.QueryRow(ctx, "SELECT COUNT(*), SUM(LENGTH(body)) FROM loop_notes WHERE grp = $1", grp).Scan(&entries, &size)
+	if err == nil && (entries > maxNotes || size > maxNotesSize) {
+		err = fault.New(fault.Invalid, "group %q of %s's short memory would have %d entries and %d bytes; at most %d and %d fit",
+			cmp.Or(n.Group, usualGroup), subject, entries, size, maxNotes, maxNotesSize).WithHint("give entries a time after which they are dropped")
+	}
 	return err
 }
 
-// SweepNotes drops the groups of short memory of which every entry is over, and returns
-// how many.
+// SweepNotes drops the entries of short memory whose time is over, and returns how many.
 func (d Deps) SweepNotes(ctx context.Context) (int64, error) {
 	const over = "DELETE FROM loop_notes WHERE id IN (SELECT id FROM loop_notes WHERE expires > 0 AND expires <= $1 ORDER BY expires LIMIT 1000)"
 	return d.removeAll(ctx, over, d.DB.Time())

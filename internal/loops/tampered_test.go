@@ -30,7 +30,7 @@ func TestATamperedRowOfALoopIsNamed(t *testing.T) {
 		for column, read := range map[string]func() error{
 			"loop_notes.body": func() error {
 				return h.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
-					_, _, err := h.d.loadNotes(ctx, q, "loop:writes", "g")
+					_, err := h.d.loadNotes(ctx, q, "loop:writes", "g", nil)
 					return err
 				})
 			},

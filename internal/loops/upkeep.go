@@ -54,7 +54,7 @@ func upkeep(ctx context.Context, k *Kit, facts Facts) error {
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(fmt.Sprintf("%d facts, %d groups of short memory and %d lines of logs were over", erased, notes, lines))
+		return json.Marshal(fmt.Sprintf("%d facts, %d entries of short memory and %d lines of logs were over", erased, notes, lines))
 	})
 	if err != nil {
 		return err

@@ -92,25 +92,36 @@ func (k *Kit) rows(ctx context.Context, step string, fn func(ctx context.Context
 
 // rowsOf is rows for work that has something to say.
 func (k *Kit) rowsOf(ctx context.Context, step string, fn func(ctx context.Context, tx *db.Tx) (string, error)) (text string, err error) {
-	err = k.each(step, func(step string) error {
-		out, err := k.r.DoTx(ctx, run.StepSpec{Name: step, Kind: "rows"}, func(ctx context.Context, tx *db.Tx) run.Outcome {
-			text, err := fn(ctx, tx)
-			if err != nil {
-				return run.Fail(err)
-			}
-			raw, err := json.Marshal(text)
-			if err != nil {
-				return run.Fail(err)
-			}
-			return run.Succeed(raw)
+	err = k.value(step, &text, func(step string) (run.Outcome, error) {
+		return k.r.DoTx(ctx, run.StepSpec{Name: step, Kind: "rows"}, func(ctx context.Context, tx *db.Tx) run.Outcome {
+			return cameTo(fn(ctx, tx))
 		})
+	})
+	return text, err
+}
+
+// value does a step that is recorded with a value, and reads that into into.
+func (k *Kit) value(step string, into any, do func(step string) (run.Outcome, error)) error {
+	return k.each(step, func(step string) error {
+		out, err := do(step)
 		if err == nil {
 			err = out.Err
 		}
 		if err != nil {
 			return err
 		}
-		return json.Unmarshal(out.Result, &text)
+		return json.Unmarshal(out.Result, into)
 	})
-	return text, err
+}
+
+// cameTo is the outcome of a step that has come to a value.
+func cameTo[T any](v T, err error) run.Outcome {
+	if err != nil {
+		return run.Fail(err)
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return run.Fail(err)
+	}
+	return run.Succeed(raw)
 }

@@ -69,7 +69,7 @@ const (
 	ScheduleError       Field = 61 // why it last started nothing
 	RecipeText          Field = 75 // what a recipe says
 	RecipeFile          Field = 76 // where a recipe is, and what is wrong with its file
-	LoopNotesBody       Field = 67 // a group of a loop's short memory
+	LoopNoteBody        Field = 67 // an entry of a loop's short memory
 	LoopLogText         Field = 68
 	IntegrationReason   Field = 69 // why an integration stands as it does
 	TargetBody          Field = 63 // what is started, and what starts it
@@ -90,7 +90,8 @@ const (
 	SenderKey       Field = 121 // channel + account + the provider's user id
 	CheckpointRepo  Field = 132 // the git directory of a work tree
 	ScheduleKey     Field = 134 // owner + name
-	LoopNotesGroup  Field = 136 // subject + group of short memory
+	LoopNoteGroup   Field = 136 // subject + group of short memory
+	LoopNoteEntry   Field = 137 // subject + group + key
 	HookKey         Field = 135 // route + the sender's id of a call, or what it sent
 )
 
@@ -143,7 +144,7 @@ var fields = map[Field]fieldInfo{
 	ScheduleError:       {"schedule.error", domainRun, sealed},
 	RecipeText:          {"recipe_definition.body", domainRun, sealed},
 	RecipeFile:          {"recipe_file.body", domainRun, sealed},
-	LoopNotesBody:       {"loop_note.body", domainRun, sealed},
+	LoopNoteBody:        {"loop_note.body", domainRun, sealed},
 	LoopLogText:         {"loop_log.text", domainRun, sealed},
 	IntegrationReason:   {"integration.reason", domainRun, sealed},
 	TargetBody:          {"target.body", domainRun, sealed},
@@ -161,7 +162,8 @@ var fields = map[Field]fieldInfo{
 	SenderKey:       {"sender.key", domainGrant, blind},
 	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},
 	ScheduleKey:     {"schedule.key", domainRun, blind},
-	LoopNotesGroup:  {"loop_note.grp", domainRun, blind},
+	LoopNoteGroup:   {"loop_note.grp", domainRun, blind},
+	LoopNoteEntry:   {"loop_note.entry", domainRun, blind},
 	HookKey:         {"hook.key", domainRun, blind},
 }
 
@@ -213,7 +215,7 @@ var columns = map[Field]string{
 	ScheduleError:       "schedules.error",
 	RecipeText:          "recipe_definitions.body",
 	RecipeFile:          "recipe_files.body",
-	LoopNotesBody:       "loop_notes.body",
+	LoopNoteBody:        "loop_notes.body",
 	LoopLogText:         "loop_logs.text",
 	IntegrationReason:   "integrations.reason",
 	TargetBody:          "targets.body",

@@ -1,14 +1,15 @@
--- loop_notes: the short memory of a loop, one row a group. grp is of subject and group.
--- expires is when the last of its entries does, 0 for never.
+-- loop_notes: the short memory of loops, one row an entry. grp is of subject and group,
+-- entry of those and the key. expires is when it is over, 0 for never.
 CREATE TABLE loop_notes (
   id      TEXT PRIMARY KEY, -- plain
   subject TEXT NOT NULL,    -- plain
   grp     BYTEA NOT NULL,   -- blind
+  entry   BYTEA NOT NULL,   -- blind
   body    BYTEA NOT NULL,   -- sealed
   expires BIGINT NOT NULL   -- plain
 ) /*strict*/;
 
-CREATE UNIQUE INDEX loop_notes_grp ON loop_notes (grp);
+CREATE UNIQUE INDEX loop_notes_entry ON loop_notes (grp, entry);
 CREATE INDEX loop_notes_expires ON loop_notes (expires) WHERE expires > 0;
 
 -- loop_logs: what runs of loops and recipes wrote to their log.
