@@ -92,6 +92,7 @@ func (d *DB) openTransaction(b *batch) error {
 			return err
 		}
 		d.writer = s
+		clear(d.kept) // it was known by another connection, perhaps to another server
 	}
 	b.s = d.writer
 	b.s.mark, b.s.saved = nobody, false
@@ -112,8 +113,9 @@ func (d *DB) openTransaction(b *batch) error {
 	if len(results[1].Rows) != 1 {
 		return missingHead()
 	}
-	b.xid = string(results[1].Rows[0][0])
-	if b.head, err = strconv.ParseInt(string(results[1].Rows[0][1]), 10, 64); err != nil {
+	row := results[1].Rows[0]
+	b.xid, b.s.pid = string(row[0]), string(row[2])
+	if b.head, err = strconv.ParseInt(string(row[1]), 10, 64); err != nil {
 		return err
 	}
 	if d.seat == nil || len(results[2].Rows) == 1 && string(results[2].Rows[0][0]) == strconv.FormatInt(d.seat.fence, 10) {
@@ -145,9 +147,10 @@ const (
 	beginSQLite = "BEGIN IMMEDIATE"
 	// beginPostgres takes the row of the log's counter at once: see the package
 	// comment on order. READ COMMITTED whatever the server's default is: only so do
-	// we see what the node before us committed while we waited for the row.
+	// we see what the node before us committed while we waited for the row. The number
+	// of the process is asked for because what stands between may tell one of its own.
 	beginPostgres = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-		SELECT pg_current_xact_id()::text, value FROM heads WHERE name = '` + logCounter + `' FOR UPDATE`
+		SELECT pg_current_xact_id()::text, value, pg_backend_pid() FROM heads WHERE name = '` + logCounter + `' FOR UPDATE`
 	// logCounter numbers the events; its row is what orders the batches of all nodes.
 	logCounter = "log"
 	// beginSeated reads whose seat it is, in the same round trip. It is a statement of

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -31,6 +32,7 @@ const (
 	beforeServer       // the server never gets it
 	afterServer        // the server answers, the client does not hear it
 	whileForwarded     // forwarded and cut at once: nobody knows who won
+	beforeLate         // the server gets it when the test lets it pass
 )
 
 // proxy stands between the driver and the server and cuts connections.
@@ -39,6 +41,8 @@ type proxy struct {
 	next   atomic.Int32 // a cut
 	batch  atomic.Int32 // a cut of a batch that holds its own COMMIT: at its first message or behind its last
 	refuse atomic.Bool  // new connections
+	pooler atomic.Bool  // clients are told a number of a process that is none of the server's
+	pass   chan struct{}
 	did    chan struct{}
 	conns  sync.WaitGroup
 }
@@ -51,7 +55,7 @@ func newProxy(t *testing.T, dsn string) (*proxy, string) {
 		t.Fatal(err)
 	}
 	q := u.Query()
-	p := &proxy{server: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), did: make(chan struct{}, 8)}
+	p := &proxy{server: filepath.Join(q.Get("host"), ".s.PGSQL.5432"), did: make(chan struct{}, 8), pass: make(chan struct{})}
 	dir := t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
 	if err != nil {
@@ -93,6 +97,9 @@ func (p *proxy) serve(client net.Conn) {
 				answered <- struct{}{}
 				return
 			}
+			if i := bytes.Index(buf[:n], []byte{'K', 0, 0, 0, 12}); i >= 0 && p.pooler.Load() {
+				binary.BigEndian.PutUint32(buf[i+5:], 1<<30)
+			}
 			if err == nil {
 				_, err = client.Write(buf[:n])
 			}
@@ -114,6 +121,14 @@ func (p *proxy) serve(client net.Conn) {
 		}
 		if m[0] == 'B' && cut(p.batch.Load()) == beforeServer || m[0] == 'S' && !first {
 			how = max(how, cut(p.batch.Swap(int32(none))))
+		}
+		if silent.Store(how == beforeLate); how == beforeLate {
+			_ = client.Close()
+			p.did <- struct{}{}
+			<-p.pass
+			_, _ = server.Write(m)
+			<-answered
+			return
 		}
 		silent.Store(how == afterServer || m[0] == 'B' && cut(p.batch.Load()) == afterServer)
 		if how != beforeServer {
@@ -217,6 +232,33 @@ func TestConnectionCutWhileCommittingIsSettledByTheServersWord(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 72 stored", len(all))
+}
+
+// A commit that is still on its way when the connection breaks is waited for, also where
+// what is between answers with a number of a process of its own, as a pooler does.
+func TestACommitThatIsStillOnItsWayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	o := dbtest.Options(t, dbtest.KindPostgres)
+	var p *proxy
+	p, o.DSN = newProxy(t, o.DSN)
+	p.pooler.Store(true)
+	n := sit(t, o, db.SeatOptions{Name: "a"})
+	for _, key := range []string{"late", "late on the next connection"} {
+		p.next.Store(int32(beforeLate))
+		told := make(chan error, 1)
+		go func() { told <- put(context.Background(), n.d, key) }()
+		<-p.did
+		select {
+		case err := <-told:
+			t.Errorf("%s: told %v before the server had it", key, err)
+			told <- nil
+		case <-time.After(300 * time.Millisecond):
+		}
+		p.pass <- struct{}{}
+		if err := <-told; err != nil || !keys(t, n.d)[key] {
+			t.Errorf("%s: told %v, stored: %v", key, err, keys(t, n.d)[key])
+		}
+	}
 }
 
 func TestLostCommitThatNobodyCanSettleIsUnknown(t *testing.T) {

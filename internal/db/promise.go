@@ -85,12 +85,13 @@ func (b *batch) commitMarked() error {
 // once the process that had it is gone, its number stands in the row, or does not. If
 // another node may have written since, only what the server says to have undone is
 // known.
-func (d *DB) settle(b *batch, pid int64, cause error) error {
+func (d *DB) settle(b *batch, pid string, cause error) error {
 	return d.ask(cause, func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), settleLimit/4)
 		defer cancel()
 		var working, number, fence int64
-		err := d.writePool.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid).Scan(&working)
+		// A replica may not have got to it yet.
+		err := d.writePool.QueryRowContext(ctx, "SELECT count(*) + pg_is_in_recovery()::int FROM pg_stat_activity WHERE pid = $1::text::int", pid).Scan(&working)
 		if err == nil && working == 0 { // asked after it: what it did is there now
 			err = d.writePool.QueryRowContext(ctx, "SELECT COALESCE((SELECT value FROM heads WHERE name = '"+markName+
 				"'), 0), COALESCE((SELECT fence FROM leases WHERE name = '"+seatName+"'), 0)").Scan(&number, &fence)

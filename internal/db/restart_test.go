@@ -165,6 +165,42 @@ func TestANumberThatACrashGivesOutAgainIsNotTakenForTheBatch(t *testing.T) {
 	}
 }
 
+// What is not there on a replica may come to it yet.
+func TestALostCommitIsNotLookedForOnAReplica(t *testing.T) {
+	t.Parallel()
+	s := dbtest.NewServer(t)
+	n := sit(t, db.Options{DSN: s.DSN()}, db.SeatOptions{Home: "a", Name: "a"})
+	wrote, gone, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		told <- n.d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ('lost', 'v')")
+			close(wrote)
+			<-gone
+			return err
+		})
+	}()
+	<-wrote
+	spend(t, s.DSN(), "DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO %L', current_setting('data_directory') || '/standby.signal'); END $$")
+	s.Restart(true)
+	close(gone)
+	select {
+	case err := <-told:
+		t.Fatalf("told %v by a replica", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	conn, err := pgx.Connect(t.Context(), s.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), "SELECT pg_promote()"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-told; !fault.Is(err, fault.Unavailable) {
+		t.Errorf("told %v", err)
+	}
+}
+
 // spend runs statements on the server and commits a transaction; it returns its number.
 func spend(t *testing.T, dsn string, statements ...string) (number int64) {
 	t.Helper()

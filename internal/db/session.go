@@ -26,7 +26,7 @@ type session struct {
 	mark     int                  // how much of queue is of callers before the present one; or nobody
 	saved    bool                 // the server has the savepoint "caller"
 	foreign  bool                 // what failed last was queued by a caller before
-	pid      int64                // of the server's process, PostgreSQL only
+	pid      string               // of the server's process, PostgreSQL's writer only
 	texts    map[string]string    // of queued statements, as they are sent when they must change a row
 }
 
@@ -35,18 +35,7 @@ func newSession(ctx context.Context, pool *sql.DB, postgres bool) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}, mark: nobody}
-	if postgres {
-		err = conn.Raw(func(dc any) error {
-			s.pid = int64(dc.(*stdlib.Conn).Conn().PgConn().PID())
-			return nil
-		})
-	}
-	if err != nil {
-		_ = conn.Close() // the first error is the one to tell
-		return nil, err
-	}
-	return s, nil
+	return &session{conn: conn, postgres: postgres, stmts: map[string]*sql.Stmt{}, controls: map[string]*sql.Stmt{}, texts: map[string]string{}, mark: nobody}, nil
 }
 
 func (s *session) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
