@@ -116,10 +116,10 @@ func webhooks(b *testing.B, d *db.DB) string {
 	secrets := secret.New(d, v, log, unaudited{}, hide)
 	_, err = secrets.Set(b.Context(), secret.Setting{Name: "hook", Value: []byte(hookSecret)}, secret.ByOperator)
 	must(err)
-	triggers := trigger.New(d, v, log, runs, times, trigger.Options{Secrets: secrets})
+	triggers := trigger.New(d, v, log, runs, times, trigger.Options{Secrets: secrets, PerMinute: 600_000})
 	must(d.InTx(b.Context(), func(ctx context.Context, tx *db.Tx) error {
 		return triggers.ReplaceTx(ctx, tx, "bench", []trigger.Target{{Name: "bench:x", RunKind: "noop", On: []trigger.On{{
-			Webhook: &trigger.Webhook{Path: "x", Scheme: trigger.Generic, Secrets: []string{"hook"}, PerMinute: 600_000},
+			Webhook: &trigger.Webhook{Path: "x", Scheme: trigger.Generic, Secrets: []string{"hook"}},
 		}}}})
 	}))
 	s, err := httpd.New(httpd.Config{Address: "127.0.0.1:0"}, httpd.Deps{Hide: hide})

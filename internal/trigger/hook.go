@@ -43,9 +43,6 @@ type Accepted struct {
 	Duplicate bool   // it had been taken before, and nothing was started
 }
 
-// maxText is what the ids of a call may add to it.
-const maxText = 4 << 10
-
 // maxParsed is up to which length a body is shown as JSON besides.
 const maxParsed = 256 << 10
 
@@ -63,9 +60,6 @@ func (t *Triggers) accept(ctx context.Context, w Webhook, who identity, h http.H
 		key = content
 	}
 	data := dataOf(w, h, body)
-	if raw, err := json.Marshal(data); err != nil || len(raw) > maxPayload-maxText {
-		return out, refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "it is too long once it is written down")
-	}
 	err = t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		out = Accepted{ID: id.New("hook")}
 		s, w, err := t.routeOf(ctx, tx, w.Path)
@@ -110,29 +104,24 @@ func (t *Triggers) seen(ctx context.Context, tx *db.Tx, w Webhook, who identity,
 	var same int64
 	err = tx.QueryRow(ctx, "SELECT id, CASE WHEN content = $2 THEN 1 ELSE 0 END FROM hooks WHERE key = $1", key, content).Scan(&first, &same)
 	switch {
-	case err == nil && same == 1 && who.id == "" && w.Replay < Remembered:
-		n, err := tx.Exec(ctx, "DELETE FROM hooks WHERE key = $1 AND at <= $2", key, tx.Now()-w.Replay.Microseconds())
-		if err != nil || n > 0 {
-			return "", err // so long ago that it is another
-		}
-	case err == nil && same == 0:
-		return "", errReplay
 	case errors.Is(err, sql.ErrNoRows):
-		return "", t.replayed(ctx, tx, w, who, content)
+		return "", replayed(ctx, tx, who, content)
 	case err != nil:
 		return "", err
+	case same == 0:
+		return "", errReplay
 	}
 	_, err = tx.Exec(ctx, "UPDATE routes SET repeated = repeated + 1 WHERE path = $1", w.Path)
 	return first, err
 }
 
 // replayed refuses a body that came under another id, where the id is not signed.
-func (t *Triggers) replayed(ctx context.Context, tx *db.Tx, w Webhook, who identity, content []byte) error {
+func replayed(ctx context.Context, tx *db.Tx, who identity, content []byte) error {
 	if who.proved {
 		return nil
 	}
 	var n int64
-	err := tx.QueryRow(ctx, "SELECT count(*) FROM hooks WHERE content = $1 AND at > $2", content, tx.Now()-w.Replay.Microseconds()).Scan(&n)
+	err := tx.QueryRow(ctx, "SELECT count(*) FROM hooks WHERE content = $1", content).Scan(&n)
 	if err == nil && n > 0 {
 		err = errReplay
 	}

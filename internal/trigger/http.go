@@ -146,10 +146,10 @@ func (t *Triggers) take(rw http.ResponseWriter, r *http.Request, w Webhook) (out
 	if t.opt.Held() != nil {
 		return out, later("nothing is taken now", heldFor)
 	}
-	if r.ContentLength > w.MaxBody {
-		return out, t.tooLarge(rw, w)
+	if r.ContentLength > maxBody {
+		return out, tooLarge(rw)
 	}
-	in := &incoming{from: http.MaxBytesReader(rw, r.Body, w.MaxBody), room: &t.room, path: w.Path}
+	in := &incoming{from: http.MaxBytesReader(rw, r.Body, maxBody), room: &t.room, path: w.Path}
 	defer in.leave()
 	body, err := io.ReadAll(in)
 	if errors.Is(err, errFull) {
@@ -158,7 +158,7 @@ func (t *Triggers) take(rw http.ResponseWriter, r *http.Request, w Webhook) (out
 	}
 	if err != nil {
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
-			return out, t.tooLarge(rw, w)
+			return out, tooLarge(rw)
 		}
 		return out, refuse(http.StatusBadRequest, fault.Invalid, "the body did not come whole")
 	}
@@ -166,7 +166,7 @@ func (t *Triggers) take(rw http.ResponseWriter, r *http.Request, w Webhook) (out
 	if err != nil {
 		return out, err
 	}
-	if wait, ok := t.rates.take(w.Path, w.PerMinute, t.opt.Now()); !ok {
+	if wait, ok := t.rates.take(w.Path, t.opt.PerMinute, t.opt.Now()); !ok {
 		return out, &refusedCall{status: http.StatusTooManyRequests, class: fault.Unavailable, text: "too many calls", after: max(wait, time.Second)}
 	}
 	if w.Scheme == Slack {
@@ -179,9 +179,9 @@ func (t *Triggers) take(rw http.ResponseWriter, r *http.Request, w Webhook) (out
 	return out, err
 }
 
-func (t *Triggers) tooLarge(rw http.ResponseWriter, w Webhook) error {
+func tooLarge(rw http.ResponseWriter) error {
 	rw.Header().Set("Connection", "close") // the rest is not read
-	return refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "a body has at most "+strconv.FormatInt(w.MaxBody, 10)+" bytes here")
+	return refuse(http.StatusRequestEntityTooLarge, fault.Invalid, "a body has at most "+strconv.Itoa(maxBody)+" bytes here")
 }
 
 // prove proves who sent a call.

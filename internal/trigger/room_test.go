@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -30,7 +31,7 @@ func (s *stuck) Read(p []byte) (int, error) {
 func TestSlowSendersOnOneRouteKeepNoOtherBack(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, h *house) {
-		h.replace(on("large", hook(Webhook{Path: "large", Scheme: Open, MaxBody: MaxBody})), on("other", hook(Webhook{Path: "other", Scheme: Open})))
+		h.replace(on("large", hook(Webhook{Path: "large", Scheme: Open})), on("other", hook(Webhook{Path: "other", Scheme: Open})))
 		h.wantCode(h.call("other", "", nil), 200) // nothing came, the first thing of all
 		letGo := make(chan struct{})
 		var senders sync.WaitGroup
@@ -38,7 +39,7 @@ func TestSlowSendersOnOneRouteKeepNoOtherBack(t *testing.T) {
 		send := func(bytes int64) {
 			reached := make(chan struct{})
 			r := httptest.NewRequest(http.MethodPost, "/hooks/large", &stuck{left: bytes, reached: sync.OnceFunc(func() { close(reached) }), letGo: letGo})
-			r.ContentLength = MaxBody
+			r.ContentLength = maxBody
 			answered := make(chan struct{})
 			senders.Go(func() {
 				defer close(answered)
@@ -54,11 +55,11 @@ func TestSlowSendersOnOneRouteKeepNoOtherBack(t *testing.T) {
 			send(0)
 		}
 		h.wantCode(h.call("large", "a", nil), 200) // what is only announced takes no room
-		for range maxOfOne/MaxBody - 1 {
-			send(MaxBody - 1)
+		for range maxOfOne/maxBody - 1 {
+			send(maxBody - 1)
 		}
-		send(MaxBody)
-		if got := h.call("large", "more than there is room", nil); got.code != 503 || got.head.Get("Retry-After") == "" {
+		send(maxBody)
+		if got := h.call("large", strings.Repeat("a", maxOfOne/maxBody), nil); got.code != 503 || got.head.Get("Retry-After") == "" {
 			t.Errorf("with the room of the route full: %d %s", got.code, got.text)
 		}
 		h.wantCode(h.call("other", "a", nil), 200)

@@ -222,7 +222,7 @@ func (t *Triggers) Prune(ctx context.Context) error {
 		for more := true; more; {
 			err := t.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 				n, err := tx.Exec(ctx, "DELETE FROM "+x.table+" WHERE "+x.key+" IN (SELECT "+x.key+" FROM "+x.table+" WHERE at < $1 ORDER BY at LIMIT $2)",
-					tx.Now()-Remembered.Microseconds(), int64(pruned))
+					tx.Now()-remembered.Microseconds(), int64(pruned))
 				more = n == pruned
 				return err
 			})

@@ -120,7 +120,9 @@ type Options struct {
 	Held func() error
 	// Secrets are what webhooks are proved with. Default none.
 	Secrets Secrets
-	Now     func() time.Time // default time.Now
+	// PerMinute is how many calls of one webhook are taken. Default 600.
+	PerMinute int
+	Now       func() time.Time // default time.Now
 	// Tell tells the operator, in a transaction. Default nobody.
 	Tell   func(ctx context.Context, tx *db.Tx, cause, text string) error
 	Logger *slog.Logger
@@ -155,6 +157,9 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, runs Runs, times *schedule.S
 	}
 	if o.Secrets == nil {
 		o.Secrets = none{}
+	}
+	if o.PerMinute == 0 {
+		o.PerMinute = perMinute
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -35,89 +35,92 @@ const (
 	maxSignature  = 4096
 )
 
+// form is how a call is signed: with HMAC-SHA256 over what its headers say and its body.
+type form struct {
+	signature string                     // the header that has signatures, with spaces between
+	prefix    string                     // before each of them
+	id        string                     // the header that has what the sender calls the call; "" for none
+	time      string                     // the header that has when it was sent, in Unix seconds; "" for none
+	before    func(id, at string) string // what is signed before the body; nil for nothing
+	proves    bool                       // the id is part of that, and has to be there
+}
+
+// forms are those of the schemes that are not the same for all who use them. A call of
+// Slack's that is made again has another time, and no id but what is in its body.
+var forms = map[Scheme]form{
+	Standard: {
+		signature: "Webhook-Signature", prefix: "v1,", id: "Webhook-Id", time: "Webhook-Timestamp", proves: true,
+		before: func(id, at string) string { return id + "." + at + "." },
+	},
+	Slack: {
+		signature: "X-Slack-Signature", prefix: "v0=", time: "X-Slack-Request-Timestamp",
+		before: func(_, at string) string { return "v0:" + at + ":" },
+	},
+	GitHub: {signature: "X-Hub-Signature-256", prefix: "sha256=", id: "X-Github-Delivery"},
+}
+
 // verify proves that a call was signed with one of the keys, and tells how it is known.
 func (w *Webhook) verify(h http.Header, body []byte, keys [][]byte, now time.Time) (identity, error) {
-	switch w.Scheme {
-	case Standard:
-		return verifyStandard(h, body, keys, now)
-	case Slack:
-		return verifySlack(h, body, keys, now)
-	case GitHub:
-		return verifyBody(h, body, keys, "X-Hub-Signature-256", "hex", "X-Github-Delivery")
-	case Generic:
-		return verifyBody(h, body, keys, w.Header, w.Encoding, w.IDHeader)
-	case Open:
-		id, err := optional(h, w.IDHeader)
+	f, ours := forms[w.Scheme]
+	if !ours {
+		f = form{signature: w.Header, prefix: "sha256=", id: w.IDHeader}
+	}
+	id, err := optional(h, f.id)
+	if err != nil || w.Scheme == Open {
 		return identity{id: id, proved: true}, err
 	}
-	return identity{}, fault.New(fault.Internal, "scheme %q is not known", w.Scheme)
-}
-
-// verifyStandard is that of standardwebhooks.com: HMAC-SHA256 over id.timestamp.body, in
-// base64 behind "v1,", several of them with spaces between while a secret is replaced.
-func verifyStandard(h http.Header, body []byte, keys [][]byte, now time.Time) (identity, error) {
-	id, err1 := single(h, "Webhook-Id", maxID)
-	at, err2 := single(h, "Webhook-Timestamp", 20)
-	given, err3 := single(h, "Webhook-Signature", maxSignature)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return identity{}, err
+	if id == "" && f.proves {
+		return identity{}, errUnsigned
 	}
-	if err := timely(at, now); err != nil {
-		return identity{}, err
-	}
-	var sums [][]byte
-	for i, one := range strings.Fields(given) {
-		if i == maxSignatures {
-			return identity{}, errForm
-		}
-		if text, ok := strings.CutPrefix(one, "v1,"); ok {
-			if sum, err := base64.StdEncoding.DecodeString(text); err == nil {
-				sums = append(sums, sum)
-			}
+	var at, before string
+	if f.time != "" {
+		if at, err = timely(h, f.time, now); err != nil {
+			return identity{}, err
 		}
 	}
-	return identity{id: id, proved: true}, signed(keys, sums, []byte(id+"."+at+"."), body)
+	if f.before != nil {
+		before = f.before(id, at)
+	}
+	sums, err := sumsOf(h, f)
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{id: id, proved: f.proves}, signed(keys, sums, []byte(before), body)
 }
 
-// verifySlack is that of Slack: HMAC-SHA256 over v0:timestamp:body, in hex behind "v0=".
-// A call that is made again has another time, and no id but what is in its body.
-func verifySlack(h http.Header, body []byte, keys [][]byte, now time.Time) (identity, error) {
-	at, err1 := single(h, "X-Slack-Request-Timestamp", 20)
-	given, err2 := single(h, "X-Slack-Signature", maxSignature)
-	if err := errors.Join(err1, err2); err != nil {
-		return identity{}, err
+// sumsOf are the signatures of a call that can be read: of several, one is enough, and a
+// form to come may stand beside ours.
+func sumsOf(h http.Header, f form) (sums [][]byte, err error) {
+	given, err := single(h, f.signature, maxSignature)
+	if err != nil {
+		return nil, err
 	}
-	if err := timely(at, now); err != nil {
-		return identity{}, err
+	all := strings.Fields(given)
+	if len(all) > maxSignatures {
+		return nil, errForm
 	}
-	text, ok := strings.CutPrefix(given, "v0=")
-	sum, err := hex.DecodeString(text)
-	if !ok || err != nil {
-		return identity{}, errForm
+	for _, one := range all {
+		if sum := sumOf(strings.TrimPrefix(one, f.prefix)); sum != nil {
+			sums = append(sums, sum)
+		}
 	}
-	return identity{}, signed(keys, [][]byte{sum}, []byte("v0:"+at+":"), body)
+	if sums == nil {
+		return nil, errForm
+	}
+	return sums, nil
 }
 
-// verifyBody is for what signs the body alone: an id in a header is then no proof.
-func verifyBody(h http.Header, body []byte, keys [][]byte, header, encoding, idHeader string) (identity, error) {
-	given, err := single(h, header, maxSignature)
-	if err != nil {
-		return identity{}, err
+// sumOf reads a sum in hex or base64, which are of different lengths; nil if it is none.
+func sumOf(text string) []byte {
+	decode := base64.StdEncoding.DecodeString
+	if len(text) == hex.EncodedLen(sha256.Size) {
+		decode = hex.DecodeString
 	}
-	id, err := optional(h, idHeader)
-	if err != nil {
-		return identity{}, err
+	sum, err := decode(text)
+	if err != nil || len(sum) != sha256.Size {
+		return nil
 	}
-	given = strings.TrimPrefix(given, "sha256=")
-	decode := hex.DecodeString
-	if encoding == "base64" {
-		decode = base64.StdEncoding.DecodeString
-	}
-	sum, err := decode(given)
-	if err != nil {
-		return identity{}, errForm
-	}
-	return identity{id: id}, signed(keys, [][]byte{sum}, nil, body)
+	return sum
 }
 
 // signed reports whether one of the sums is that of prefix and body with one of the keys.
@@ -141,16 +144,20 @@ func signed(keys, sums [][]byte, prefix, body []byte) error {
 	return nil
 }
 
-// timely refuses a time, in Unix seconds, that is too far from now.
-func timely(text string, now time.Time) error {
+// timely is a header with a time in Unix seconds that is not too far from now.
+func timely(h http.Header, name string, now time.Time) (string, error) {
+	text, err := single(h, name, 20)
+	if err != nil {
+		return "", err
+	}
 	at, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || text[0] == '+' {
-		return errForm
+		return "", errForm
 	}
-	if d := now.Unix() - at; d >= int64(Tolerance/time.Second) || -d >= int64(Tolerance/time.Second) {
-		return errTime
+	if d := now.Unix() - at; d >= int64(tolerance/time.Second) || -d >= int64(tolerance/time.Second) {
+		return "", errTime
 	}
-	return nil
+	return text, nil
 }
 
 // single is a header that has to be there once, in printable ASCII.
