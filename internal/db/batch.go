@@ -2,17 +2,14 @@ package db
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"modernc.org/sqlite"
 
 	"github.com/ombud-run/ombud/internal/failpoint"
-	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // batch is one transaction of the writer.
@@ -417,86 +414,4 @@ func (d *DB) rollback(b *batch) {
 	}
 	// On SQLite the error says that no transaction is open: it rolled itself back.
 	// Should one be open after all, the next BEGIN fails and drops the connection.
-}
-
-// commit commits. On PostgreSQL a connection lost in this very moment is settled
-// by asking the server what became of the transaction.
-func (d *DB) commit(b *batch) error {
-	err := b.commitMarked()
-	if err == nil {
-		return nil
-	}
-	if _, refused := errors.AsType[*laterError](err); refused && !b.s.broken() {
-		return err
-	}
-	cause := d.dialect.classify(err)
-	d.full.observe(cause)
-	d.fail(cause)
-	if !d.postgres {
-		d.rollback(b)
-		return commitSQLite(cause)
-	}
-	if b.s.refused(err) {
-		d.rollback(b)
-		return fault.New(fault.Unavailable, "commit: %w", cause)
-	}
-	pid := b.s.pid
-	d.dropWriter()
-	return d.settle(b, pid, cause)
-}
-
-// commitSQLite says what a failed COMMIT means. The frames of the transaction are
-// written in order and the last one makes it valid, so a failed write undoes it.
-// A failed flush comes after that: if the process dies before another commit
-// overwrites the frames, recovery may find them whole.
-func commitSQLite(cause error) error {
-	if e, ok := errors.AsType[*sqlite.Error](cause); ok && (e.Code() == sqliteIOErrFsync || e.Code() == sqliteIOErrDirFsync) {
-		return fault.New(fault.Unknown, "commit: the disk did not confirm the write: %w", cause)
-	}
-	return fault.New(fault.Unavailable, "commit: %w", cause)
-}
-
-// settleLimit bounds how long a lost commit is asked about.
-const settleLimit = 10 * time.Second
-
-// ask asks status until it knows, the store closes or it has taken too long.
-func (d *DB) ask(cause error, status func() string) error {
-	deadline := time.NewTimer(settleLimit)
-	defer deadline.Stop()
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for {
-		switch status() {
-		case "committed":
-			return nil
-		case "aborted":
-			return fault.New(fault.Unavailable, "commit: the connection was lost and nothing was stored: %w", cause)
-		case "in doubt":
-			return outcomeUnknown(cause)
-		}
-		select {
-		case <-again.C:
-			continue
-		case <-deadline.C:
-		case <-d.closing:
-		}
-		return outcomeUnknown(cause)
-	}
-}
-
-func outcomeUnknown(cause error) error {
-	return fault.New(fault.Unknown, "commit: the connection was lost and the outcome is unknown: %w", cause)
-}
-
-// transactionStatus is the server's word on a transaction: committed, aborted,
-// "in progress" while it has not noticed that we are gone, "" if it can not say.
-func (d *DB) transactionStatus(xid string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), settleLimit/4)
-	defer cancel()
-	var status sql.NullString
-	if err := d.writePool.QueryRowContext(ctx, `SELECT pg_xact_status($1::text::xid8)`, xid).Scan(&status); err != nil {
-		d.log.Warn("ask about a lost commit", "error", err)
-		return ""
-	}
-	return status.String
 }
