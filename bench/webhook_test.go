@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -122,8 +123,7 @@ func webhooks(b *testing.B, d *db.DB) string {
 			Webhook: &trigger.Webhook{Path: "x", Scheme: trigger.Generic, Secrets: []string{"hook"}},
 		}}}})
 	}))
-	s, err := httpd.New(httpd.Config{Address: "127.0.0.1:0"}, httpd.Deps{Hide: hide})
-	must(err)
+	s := httpd.New(httpd.Config{Address: netip.MustParseAddrPort("127.0.0.1:0")}, httpd.Deps{Hide: hide})
 	s.Mount(trigger.HooksPath, triggers)
 	ctx := context.WithoutCancel(b.Context())
 	must(runs.Open(ctx))

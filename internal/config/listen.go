@@ -14,28 +14,28 @@ const Off = "off"
 
 // Listen is for the one network listener.
 type Listen struct {
-	Address     string   // IP:port; Off
-	Hosts       []string // none
-	BehindProxy bool     // false
-	Cert, Key   string   // absolute; "" is none
-	AdminToken  string   // name of the secret; "" is none
+	Address     netip.AddrPort // zero: Off
+	Hosts       []string       // none
+	BehindProxy bool           // false
+	Cert, Key   string         // absolute; "" is none
+	AdminToken  string         // name of the secret; "" is none
 }
 
 var hostNameRE = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
-func parseListen(v value) (string, error) {
+func parseListen(v value) (netip.AddrPort, error) {
 	s, err := v.one()
 	if err != nil || s == Off {
-		return s, err
+		return netip.AddrPort{}, err
 	}
 	if rest, ok := strings.CutPrefix(s, "localhost:"); ok {
 		s = "127.0.0.1:" + rest
 	}
 	addr, perr := netip.ParseAddrPort(s)
 	if perr != nil || addr.Addr().Zone() != "" {
-		return "", &complaint{item: -1, msg: "is neither off nor an address such as 127.0.0.1:7331", near: nearest(s, []string{Off})}
+		return addr, &complaint{item: -1, msg: "is neither off nor an address such as 127.0.0.1:7331", near: nearest(s, []string{Off})}
 	}
-	return s, nil
+	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), nil
 }
 
 func parseHostNames(v value) ([]string, error) {
@@ -53,8 +53,7 @@ func (l *loader) checkListen() {
 		}
 		l.problem(l.where(has), has, "", "it needs %s beside it", lacks)
 	}
-	addr, err := netip.ParseAddrPort(c.Address)
-	if err != nil || addr.Addr().Unmap().IsLoopback() {
+	if !c.Address.IsValid() || c.Address.Addr().IsLoopback() {
 		return // off, not understood, or for this machine alone
 	}
 	const path = "listen.address"

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,6 +21,13 @@ func TestAListenerOthersCanReachNeedsATokenAndTLS(t *testing.T) {
 		"listen: {address: '192.168.1.2:80', behind_proxy: true}\n": {"c.yaml:1:19: listen.address: 192.168.1.2:80 can be reached from other machines: that needs listen.admin_token"},
 		"listen: {address: '[::ffff:10.0.0.1]:80'}\n":               {"listen.admin_token", "listen.tls_cert"},
 		"listen: {address: example.com:80}\n":                       {"c.yaml:1:19: listen.address: is neither off nor an address"},
+		"listen: {address: ':7331'}\n":                              {"is neither off nor an address"},
+		"listen: {address: 127.0.0.1}\n":                            {"is neither off nor an address"},
+		"listen: {address: '127.0.0.1:70000'}\n":                    {"is neither off nor an address"},
+		"listen: {address: '[fe80::1%eth0]:1'}\n":                   {"is neither off nor an address"},
+		"listen: {address: '[::ffff:127.0.0.1]:80'}\n":              nil,
+		"listen: {address: '127.9.9.9:80'}\n":                       nil,
+		"listen: {address: '[::]:80', tls_cert: /c, tls_key: /k}\n": {"listen.admin_token"},
 		"listen: {address: of}\n":                                   {"off"},
 		"listen: {hosts: [https://x.example]}\n":                    {"is not the name of a host"},
 		"listen: {tls_cert: /etc/c.pem}\n":                          {"c.yaml:1:20: listen.tls_cert: it needs listen.tls_key beside it"},
@@ -45,7 +53,7 @@ func TestItIsKnownWhetherTheListenerWasChosen(t *testing.T) {
 		if err != nil || l.Wrote("listen") != want {
 			t.Errorf("%q: %v, %v", text, l.Wrote("listen"), err)
 		}
-		if !slices.Equal(l.Config.Listen.Hosts, []string{"a.example"}) && !reflect.DeepEqual(l.Config.Listen, Listen{Address: DefaultListen, Hosts: []string{}}) {
+		if !slices.Equal(l.Config.Listen.Hosts, []string{"a.example"}) && !reflect.DeepEqual(l.Config.Listen, Listen{Address: netip.MustParseAddrPort(DefaultListen), Hosts: []string{}}) {
 			t.Errorf("%q: %+v", text, l.Config.Listen)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -76,7 +77,7 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 			FS:    FS{AllowSensitive: []string{}},
 		},
 		Confine: Confine{Enforce: "strict"},
-		Listen:  Listen{Address: DefaultListen, Hosts: []string{}},
+		Listen:  Listen{Address: netip.MustParseAddrPort(DefaultListen), Hosts: []string{}},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
 		t.Errorf("got  %+v\nwant %+v", l.Config, want)
@@ -143,7 +144,7 @@ listen: {address: '0.0.0.0:443', hosts: [a.example], behind_proxy: true, tls_cer
 		"all tools": {c.Agents["eager"], Agent{"assistant", nil, ""}},
 		"role":      {c.Roles["reader"], Role{"assistant", []string{"fs.read"}, []string{"net.fetch:https://example.com/docs"}, []string{"shell.exec"}}},
 		"bare role": {c.Roles["bare"], Role{"", []string{}, []string{}, []string{}}},
-		"listen":    {c.Listen, Listen{"0.0.0.0:443", []string{"a.example"}, true, "/etc/c.pem", "/etc/k.pem", "admin"}},
+		"listen":    {c.Listen, Listen{netip.MustParseAddrPort("0.0.0.0:443"), []string{"a.example"}, true, "/etc/c.pem", "/etc/k.pem", "admin"}},
 		"turn":      {c.Turn, Turn{1, 0, 90 * time.Second}},
 		"approvals": {c.Approvals, Approvals{0, time.Hour}},
 		"budget":    {c.Budget, Budget{Limit{}, Limit{true, 0}, Limit{true, 250_000}}},

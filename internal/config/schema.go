@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -115,7 +116,7 @@ func table() []entry {
 			doc: "The only hosts the fetch tool may reach, such as example.com or *.example.com; an empty list is every public host."},
 		{path: "tools.web.allow_private", def: text("false"), set: put(func(c *Config) *bool { return &c.Tools.Web.AllowPrivate }, parseBool),
 			doc: "Whether the fetch tool may reach this machine and its private networks."},
-		{path: "listen.address", def: text(DefaultListen), set: put(func(c *Config) *string { return &c.Listen.Address }, parseListen),
+		{path: "listen.address", def: text(DefaultListen), set: put(func(c *Config) *netip.AddrPort { return &c.Listen.Address }, parseListen),
 			doc: "Where the network listener is (health, metrics, webhooks): IP:port, or off. One that other machines can reach needs\nlisten.admin_token, and TLS or a proxy that has it. The default port may be taken: then it is tried again."},
 		{path: "listen.hosts", def: items(), set: put(func(c *Config) *[]string { return &c.Listen.Hosts }, parseHostNames),
 			doc: "Names this host is called by in requests, besides localhost: what a proxy or a tunnel passes on, such as hooks.example.com."},

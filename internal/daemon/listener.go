@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/httpd"
 	"github.com/ombud-run/ombud/internal/trigger"
@@ -18,24 +17,23 @@ import (
 // listenerOf is the network listener as the configuration has it; nil if it is off. Where
 // nodes take turns a port that is taken keeps none of them from working: the node before
 // may still have it.
-func listenerOf(o Options, d httpd.Deps) (*httpd.Server, error) {
+func listenerOf(o Options, d httpd.Deps) *httpd.Server {
 	c := o.Config.Config.Listen
-	if c.Address == config.Off || c.Address == "" {
-		return nil, nil
+	if !c.Address.IsValid() {
+		return nil
 	}
 	alone := !o.Config.Config.Store.Postgres.Set()
 	return httpd.New(httpd.Config{
-		Address: c.Address, Chosen: alone && o.Config.Wrote("listen"), Hosts: c.Hosts, BehindProxy: c.BehindProxy, Cert: c.Cert, Key: c.Key, Admin: c.AdminToken != "",
+		Address: c.Address, Chosen: alone && o.Config.Wrote("listen"), Hosts: c.Hosts, BehindProxy: c.BehindProxy, Cert: c.Cert, Key: c.Key,
 	}, d)
 }
 
 // openListener constructs the network listener.
-func (d *Daemon) openListener() (err error) {
-	d.listener, err = listenerOf(d.o, httpd.Deps{Hide: d.hide, Ready: d.unready, Admin: d.isAdmin, Metrics: d.measure, Logger: d.log})
+func (d *Daemon) openListener() {
+	d.listener = listenerOf(d.o, httpd.Deps{Hide: d.hide, Ready: d.unready, Admin: d.isAdmin, Metrics: d.measure, Logger: d.log})
 	if d.listener != nil {
 		d.listener.Mount(trigger.HooksPath, d.triggers)
 	}
-	return err
 }
 
 func (d *Daemon) startListener(ctx context.Context) error {
@@ -57,12 +55,12 @@ func (d *Daemon) stopListener(ctx context.Context) error {
 
 // listen answers on the network that this node waits.
 func (s *standby) listen(ctx context.Context) (stop func(context.Context) error, err error) {
-	l, err := listenerOf(s.o, httpd.Deps{
+	l := listenerOf(s.o, httpd.Deps{
 		Hide: s.hide, Logger: s.log,
 		Ready: func(context.Context) []string { return []string{"standby: another node is active"} },
 	})
-	if err != nil || l == nil {
-		return func(context.Context) error { return nil }, err
+	if l == nil {
+		return func(context.Context) error { return nil }, nil
 	}
 	l.Mount(trigger.HooksPath, http.HandlerFunc(takeNoHook))
 	return l.Stop, l.Start(ctx)

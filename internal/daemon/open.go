@@ -126,9 +126,7 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	if err := d.openRecipes(cfg, kinds); err != nil {
 		return nil, err
 	}
-	if err := d.openListener(); err != nil {
-		return nil, err
-	}
+	d.openListener()
 	d.server = ipc.New(ipc.Config{Socket: o.Instance.Socket(), HoldsLock: true, UID: os.Getuid(), Admit: admitOperator, Hide: d.hide.JSON}, d.mux(), d.log)
 	return d, nil
 }

@@ -7,8 +7,8 @@
 // so no page of the web that points its name here (DNS rebinding) is answered. A browser
 // says from where a request comes; only the listener's own pages may send one. A token in
 // a URL is refused, for URLs are written into logs. Heads, bodies, connections and the time
-// of everything are bounded. Beyond loopback nothing is listened on without an admin token
-// and TLS, or a proxy that has it.
+// of everything are bounded. Package config refuses an address beyond loopback without an
+// admin token and TLS, or a proxy that has it.
 //
 // # What it answers
 //

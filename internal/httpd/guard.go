@@ -39,8 +39,8 @@ func (s *Server) knows(host string) bool {
 		return false
 	}
 	if addr, err := netip.ParseAddr(name); err == nil {
-		listens, err := ParseAddress(s.cfg.Address)
-		return addr.Zone() == "" && (addr.Unmap().IsLoopback() || err == nil && !listens.Addr().IsUnspecified() && addr.Unmap() == listens.Addr()) ||
+		listens := s.cfg.Address.Addr()
+		return addr.Zone() == "" && (addr.Unmap().IsLoopback() || !listens.IsUnspecified() && addr.Unmap() == listens) ||
 			slices.Contains(s.cfg.Hosts, name)
 	}
 	return name == "localhost" || slices.Contains(s.cfg.Hosts, name)

@@ -87,7 +87,7 @@ func FuzzHost(f *testing.F) {
 	for _, s := range []string{"localhost", "[::1]:80", "127.0.0.1:", "hooks.example.com.", "[::1%25lo]", "a:b:c", "[", "]:1", "\x00", "localhost\n"} {
 		f.Add(s)
 	}
-	s := &Server{cfg: Config{Address: "10.1.2.3:80", Hosts: []string{"hooks.example.com"}}}
+	s := &Server{cfg: Config{Address: netip.MustParseAddrPort("10.1.2.3:80"), Hosts: []string{"hooks.example.com"}}}
 	f.Fuzz(func(t *testing.T, host string) {
 		name, port, ok := splitHost(host)
 		if !ok {

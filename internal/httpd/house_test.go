@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,21 +28,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// free is a port that is free.
+var free = netip.MustParseAddrPort("127.0.0.1:0")
+
 const patience = 30 * time.Second
 
 // serve starts a server on a free port, until the test ends.
 func serve(t testing.TB, c Config, d Deps, mounts map[string]http.HandlerFunc) *Server {
 	t.Helper()
-	if c.Address == "" {
-		c.Address = "127.0.0.1:0"
+	if !c.Address.IsValid() {
+		c.Address = free
 	}
 	if d.Hide == nil {
 		d.Hide = redact.New()
 	}
-	s, err := New(c, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(c, d)
 	for prefix, h := range mounts {
 		s.Mount(prefix, h)
 	}

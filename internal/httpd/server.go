@@ -53,11 +53,8 @@ type mount struct {
 	handler http.Handler
 }
 
-// New returns a server that listens to nobody before Start. Errors: Config.
-func New(c Config, d Deps) (*Server, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
+// New returns a server that listens to nobody before Start.
+func New(c Config, d Deps) *Server {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -70,7 +67,7 @@ func New(c Config, d Deps) (*Server, error) {
 	if d.Metrics == nil {
 		d.Metrics = func(context.Context) ([]Metric, error) { return nil, nil }
 	}
-	return &Server{cfg: c.filled(), deps: d, log: d.Logger}, nil
+	return &Server{cfg: c.filled(), deps: d, log: d.Logger}
 }
 
 // Mount gives what is below a prefix, such as /hooks/, to a handler. The longest prefix
@@ -104,7 +101,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.started {
 		return nil
 	}
-	s.addr = s.cfg.Address
+	s.addr = s.cfg.Address.String()
 	err := s.listen(ctx)
 	s.problem = err
 	if err != nil && s.cfg.Chosen {
@@ -124,10 +121,6 @@ var errTaken = errors.New("it is taken")
 
 // listen opens the port and serves it. The caller holds s.mu.
 func (s *Server) listen(ctx context.Context) error {
-	addr, err := ParseAddress(s.cfg.Address)
-	if err != nil {
-		return err
-	}
 	var secure *tls.Config
 	if s.cfg.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cfg.Cert, s.cfg.Key)
@@ -136,9 +129,9 @@ func (s *Server) listen(ctx context.Context) error {
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr.String())
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Address.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return s.taken(int(addr.Port()))
+		return s.taken()
 	}
 	if err != nil {
 		class := fault.Config
@@ -168,9 +161,9 @@ func (s *Server) listen(ctx context.Context) error {
 
 // taken is the error for a port that somebody else has: 73 if that is another ombud, which
 // has its own address, 78 if not.
-func (s *Server) taken(port int) error {
+func (s *Server) taken() error {
 	who, ours := "another program", false
-	if h, known := holder(port); known {
+	if h, known := holder(int(s.cfg.Address.Port())); known {
 		who, ours = fmt.Sprintf("process %d (%s)", h.pid, h.name), h.name == "ombud"
 	}
 	class := fault.Config
