@@ -17,6 +17,7 @@ import (
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/budget"
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/policy"
@@ -451,6 +452,57 @@ func TestALoopRunsAnotherAndWaitsForIt(t *testing.T) {
 			t.Errorf("%s", rec.Error)
 		}
 	})
+}
+
+// Two loops that run each other at the same time: each would stand in line behind the
+// other, which waits for it.
+func TestTwoLoopsThatRunEachOtherCrosswiseBothEnd(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"b", "between"} { // directly, and by way of a third
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+				t.Parallel()
+				h := open(t, d, setup{loops: crosswise(to)})
+				one, two := h.start("a", "{}"), h.start("b", "{}")
+				good, bad := h.end(one), h.end(two)
+				if good.State == run.Failed {
+					good, bad = bad, good
+				}
+				if good.State != run.Completed || bad.ErrorClass != fault.Conflict || !strings.Contains(bad.Error, "neither would go on") {
+					t.Errorf("%s %s, %s %s", good.State, good.Error, bad.State, bad.Error)
+				}
+			})
+		})
+	}
+}
+
+// crosswise are the loops a and b, which wait until both have begun. Then a runs to, and b
+// runs a; between runs b.
+func crosswise(to string) []Loop {
+	both := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
+	runs := func(name, other, to string) Loop {
+		return loop(name, func(ctx context.Context, k *Kit) error {
+			if k.Trigger().Kind == trigger.ByRun {
+				return nil
+			}
+			_, err := k.Step(ctx, "meet", func(ctx context.Context) (json.RawMessage, error) {
+				close(both[name])
+				select {
+				case <-both[other]:
+					return nil, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+			if err != nil {
+				return err
+			}
+			return k.RunLoop(ctx, "run", to)
+		})
+	}
+	between := loop("between", func(ctx context.Context, k *Kit) error { return k.RunLoop(ctx, "run", "b") })
+	return []Loop{runs("a", "b", to), runs("b", "a", "a"), between}
 }
 
 func TestATimerStartsTheLoopAgainWithItsPayload(t *testing.T) {

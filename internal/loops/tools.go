@@ -257,6 +257,13 @@ func (t Tools) start(ctx context.Context, inv tool.Invocation) (tool.Output, err
 	if err == nil && id == "" {
 		err = fault.New(fault.Conflict, "%s is disabled", in.Name)
 	}
+	if err != nil {
+		return tool.Output{}, err
+	}
+	crosswise, err := t.d.Runs.BehindTx(ctx, inv.Tx, id, inv.Run)
+	if err == nil && crosswise {
+		err = fault.New(fault.Conflict, "%s is under way and waits for this run to end: neither would go on", in.Name)
+	}
 	return tool.Output{Text: id}, err
 }
 

@@ -55,6 +55,32 @@ func (r *Run) WaitRun(ctx context.Context, step string, start func(ctx context.C
 	return rec, r.Park(ctx, ForRun, id, never, ended)
 }
 
+// BehindTx reports whether a run can end only after another has: it is that one, stands in
+// line behind it, or has begun or waits for one of which that is so. Whoever the other is,
+// it would wait for itself if it waited for the run.
+func (e *Engine) BehindTx(ctx context.Context, tx *db.Tx, id, other string) (bool, error) {
+	seen := map[string]bool{id: true}
+	for todo := []string{id}; len(todo) > 0; todo = todo[1:] {
+		if todo[0] == other {
+			return true, nil
+		}
+		before, err := db.All(ctx, tx, db.Column[string], `SELECT child FROM waiters WHERE parent = $1
+			UNION SELECT id FROM runs WHERE parent = $1 AND parent <> '' AND ended = 0
+			UNION SELECT ahead.id FROM runs JOIN runs AS ahead ON ahead.key = runs.key AND ahead.key <> '' AND ahead.ended = 0 AND ahead.seq < runs.seq
+				WHERE runs.id = $1 AND runs.state = 'queued' AND runs.next_at = $2 AND ahead.state IN ('running', 'waiting', 'cancelling')`, todo[0], never)
+		if err != nil {
+			return false, err
+		}
+		for _, next := range before {
+			if !seen[next] {
+				seen[next] = true
+				todo = append(todo, next)
+			}
+		}
+	}
+	return false, nil
+}
+
 // await notes that a run waits for the end of another.
 func await(ctx context.Context, tx *db.Tx, child, parent string) error {
 	_, err := tx.Exec(ctx, "INSERT INTO waiters (child, parent) VALUES ($1, $2) ON CONFLICT (child, parent) DO NOTHING", child, parent)
