@@ -30,6 +30,10 @@ type problem struct {
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		panic(http.ErrAbortHandler) // it came while the listener was stopped
+	}
+	defer s.loops.Done()
 	w := &writer{ResponseWriter: rw, hide: s.deps.Hide.NewStream()}
 	defer func() {
 		p := recover()

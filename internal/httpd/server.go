@@ -45,7 +45,7 @@ type Server struct {
 	http    *http.Server // nil: not listening
 	addr    string
 	problem error
-	loops   sync.WaitGroup
+	loops   sync.WaitGroup // what listens, and every request
 }
 
 type mount struct {
@@ -200,8 +200,18 @@ func (s *Server) tryAgain(quit <-chan struct{}) {
 	}
 }
 
-// Stop takes no more requests, lets those under way come to their end until ctx ends, and
-// cuts off the rest. It is safe to call twice.
+// enter counts a request in, which is to leave; false if none is taken any more.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		s.loops.Add(1)
+	}
+	return s.started
+}
+
+// Stop takes no more requests, lets those under way come to their end until ctx ends, cuts
+// off the rest and waits for them. It is safe to call twice.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.started {

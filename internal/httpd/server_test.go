@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -294,6 +295,34 @@ func TestAStopLetsARequestEndAndStartsAndStopsAreSafe(t *testing.T) {
 	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("stopped twice: %v", err)
+	}
+}
+
+// What answers a request works with the store, which is closed after the listener.
+func TestAStopWaitsForWhatItCutOff(t *testing.T) {
+	t.Parallel()
+	begun, over := make(chan struct{}), make(chan struct{})
+	var ended atomic.Bool
+	s := serve(t, Config{}, Deps{}, map[string]http.HandlerFunc{"/m": func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		<-over
+		ended.Store(true)
+	}})
+	conn := dial(t, s)
+	defer conn.Close()
+	if _, err := io.WriteString(conn, get("/m/x")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	time.AfterFunc(50*time.Millisecond, func() { close(over) })
+	if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	if !ended.Load() {
+		t.Error("the stop did not wait for it")
 	}
 }
 
