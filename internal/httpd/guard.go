@@ -11,14 +11,11 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 )
 
-// status421 says that a request was for another host.
-const status421 = http.StatusMisdirectedRequest
-
 // admit refuses a request that is not for this host, that another site's page made, or
 // that has a token in its URL.
 func (s *Server) admit(r *http.Request) *refusal {
 	if !s.knows(r.Host) {
-		return &refusal{status421, fault.Denied, "this host is not called that; listen.hosts names what it is called"}
+		return &refusal{http.StatusMisdirectedRequest, fault.Denied, "this host is not called that; listen.hosts names what it is called"}
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		return &refusal{http.StatusForbidden, fault.Denied, "a page of another site asks"}

@@ -2,6 +2,7 @@ package httpd
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -18,7 +19,7 @@ const listening = "0A"
 // inodesOf reads a table of sockets as /proc/net/tcp has it and returns the inodes of
 // those that listen on a port.
 func inodesOf(table io.Reader, port int) (out []string) {
-	want := ":" + strings.ToUpper(hex4(port))
+	want := fmt.Sprintf(":%04X", port)
 	for lines := bufio.NewScanner(table); lines.Scan(); {
 		f := strings.Fields(lines.Text())
 		if len(f) > 9 && f[3] == listening && strings.HasSuffix(f[1], want) {
@@ -26,9 +27,4 @@ func inodesOf(table io.Reader, port int) (out []string) {
 		}
 	}
 	return out
-}
-
-func hex4(n int) string {
-	const digits = "0123456789abcdef"
-	return string([]byte{digits[n>>12&15], digits[n>>8&15], digits[n>>4&15], digits[n&15]})
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // Metric is a family of samples in the text format of Prometheus, version 0.0.4.
 type Metric struct {
 	Name, Help string

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -69,7 +70,7 @@ func (s *Server) own() Metric {
 	defer s.counts.mu.Unlock()
 	m := Metric{Name: "ombud_http_requests_total", Help: "Requests answered by the listener, by status.", Counter: true}
 	for status, n := range s.counts.m {
-		m.Samples = append(m.Samples, Sample{Labels: []Label{{"code", itoa(status)}}, Value: float64(n)})
+		m.Samples = append(m.Samples, Sample{Labels: []Label{{"code", strconv.Itoa(status)}}, Value: float64(n)})
 	}
 	return m
 }
