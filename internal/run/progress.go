@@ -31,12 +31,7 @@ func (r *Run) Progress(text string, done, total int) {
 
 // saveProgress writes what was told since the last time, in one commit.
 func (e *Engine) saveProgress(ctx context.Context) error {
-	e.mu.Lock()
-	told := e.progress
-	if len(told) > 0 {
-		e.progress = map[string]Progress{}
-	}
-	e.mu.Unlock()
+	told := e.takeProgress()
 	if len(told) == 0 {
 		return nil
 	}
@@ -53,6 +48,15 @@ func (e *Engine) saveProgress(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// takeProgress returns what was told since the last time; nobody else has it then.
+func (e *Engine) takeProgress() map[string]Progress {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	told := e.progress
+	e.progress = map[string]Progress{}
+	return told
 }
 
 // topicOf is notified when something is there that a run may wait for, or when it

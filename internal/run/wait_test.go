@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -228,6 +229,25 @@ func TestProgressIsStoredAtABoundedRate(t *testing.T) {
 		b.wait(id)
 		b.verify()
 	})
+}
+
+// TestProgressIsToldWhileItIsSaved is for the race detector.
+func TestProgressIsToldWhileItIsSaved(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.SQLite(t))
+	r := &Run{e: b.Engine, rec: Record{ID: "a"}}
+	save := func() {
+		if err := b.saveProgress(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 200 {
+		save() // nothing is told
+		var both sync.WaitGroup
+		both.Go(save)
+		both.Go(func() { r.Progress("x", 0, 0) })
+		both.Wait()
+	}
 }
 
 func TestALongTextOfProgressIsCutBetweenCharacters(t *testing.T) {
