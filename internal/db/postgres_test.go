@@ -163,10 +163,7 @@ func message(in *bufio.Reader, first bool) ([]byte, error) {
 
 // put writes one row.
 func put(ctx context.Context, d *db.DB, key string) error {
-	return d.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2)", key, "v")
-		return err
-	})
+	return d.InTx(ctx, insert(key))
 }
 
 // keys returns the keys that are stored.

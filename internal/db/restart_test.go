@@ -130,20 +130,13 @@ func TestANumberThatACrashGivesOutAgainIsNotTakenForTheBatch(t *testing.T) {
 		if err := put(t.Context(), n.d, "before "+key); err != nil {
 			t.Fatal(err)
 		}
-		wrote, crashed, told := make(chan int64, 1), make(chan struct{}), make(chan error, 1)
-		go func() {
-			told <- n.d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-				if _, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, 'v')", key); err != nil {
-					return err
-				}
-				var number int64
-				err := tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&number)
-				wrote <- number
-				<-crashed
+		var number int64
+		goOn, told := underWay(n.d, func(ctx context.Context, tx *db.Tx) error {
+			if err := insert(key)(ctx, tx); err != nil {
 				return err
-			})
-		}()
-		number := <-wrote
+			}
+			return tx.QueryRow(ctx, "SELECT pg_current_xact_id()::text::bigint").Scan(&number)
+		}, nothing)
 		s.Restart(false)
 		next := spend(t, s.DSN(), "SELECT 1")
 		if next <= number {
@@ -152,7 +145,7 @@ func TestANumberThatACrashGivesOutAgainIsNotTakenForTheBatch(t *testing.T) {
 		for next < number {
 			next = spend(t, s.DSN(), "SELECT 1")
 		}
-		close(crashed)
+		goOn()
 		if err := <-told; !fault.Is(err, fault.Unavailable) {
 			t.Errorf("round %d, number %d: told %v", round, number, err)
 		}
@@ -170,19 +163,10 @@ func TestALostCommitIsNotLookedForOnAReplica(t *testing.T) {
 	t.Parallel()
 	s := dbtest.NewServer(t)
 	n := sit(t, db.Options{DSN: s.DSN()}, db.SeatOptions{Home: "a", Name: "a"})
-	wrote, gone, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		told <- n.d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ('lost', 'v')")
-			close(wrote)
-			<-gone
-			return err
-		})
-	}()
-	<-wrote
+	goOn, told := underWay(n.d, insert("lost"), nothing)
 	spend(t, s.DSN(), "DO $$ BEGIN EXECUTE format('COPY (SELECT 1) TO %L', current_setting('data_directory') || '/standby.signal'); END $$")
 	s.Restart(true)
-	close(gone)
+	goOn()
 	select {
 	case err := <-told:
 		t.Fatalf("told %v by a replica", err)

@@ -49,6 +49,36 @@ func sit(t *testing.T, o db.Options, s db.SeatOptions) *node {
 // waiting is for a node that is to wait.
 func waiting(ch chan db.Holder) func(db.Holder) { return func(h db.Holder) { ch <- h } }
 
+// underWay begins a batch and returns when before was done in it; after is done when goOn
+// is called. Both may be run again.
+func underWay(d *db.DB, before, after func(context.Context, *db.Tx) error) (goOn func(), told <-chan error) {
+	inside, rest, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	begun := sync.OnceFunc(func() { close(inside) })
+	go func() {
+		ended <- d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+			err := before(ctx, tx)
+			begun()
+			if err != nil {
+				return err
+			}
+			<-rest
+			return after(ctx, tx)
+		})
+	}()
+	<-inside
+	return func() { close(rest) }, ended
+}
+
+func nothing(context.Context, *db.Tx) error { return nil }
+
+// insert adds the row of a key.
+func insert(key string) func(context.Context, *db.Tx) error {
+	return func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, insertMeta, key, "v")
+		return err
+	}
+}
+
 // expire lets the lease of the active run out, as if it had been silent.
 func expire(t *testing.T, dsn string) {
 	t.Helper()
@@ -153,17 +183,7 @@ func TestASeatIsTakenBetweenTwoBatches(t *testing.T) {
 	t.Parallel()
 	o := dbtest.Options(t, dbtest.KindPostgres)
 	a := sit(t, o, db.SeatOptions{Home: "a", Name: "a"})
-	inside, goOn := make(chan struct{}), make(chan struct{})
-	wrote := make(chan error, 1)
-	go func() {
-		wrote <- a.d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			close(inside)
-			<-goOn
-			_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ('under way', 'v')")
-			return err
-		})
-	}()
-	<-inside
+	goOn, wrote := underWay(a.d, nothing, insert("under way"))
 	expire(t, o.DSN)
 	took := make(chan *db.Seat, 1)
 	go func() {
@@ -178,7 +198,7 @@ func TestASeatIsTakenBetweenTwoBatches(t *testing.T) {
 		t.Error("the seat was taken in the middle of a batch")
 	case <-time.After(300 * time.Millisecond):
 	}
-	close(goOn)
+	goOn()
 	if err := <-wrote; err != nil {
 		t.Errorf("the batch that was first: %v", err)
 	}
@@ -200,21 +220,7 @@ func TestANodeThatStopsInsideABatchIsTakenOver(t *testing.T) {
 	t.Parallel()
 	o := dbtest.Options(t, dbtest.KindPostgres)
 	a := sit(t, o, db.SeatOptions{Home: "a", Name: "a"})
-	inside, goOn := make(chan struct{}), make(chan struct{})
-	wrote := make(chan error, 1)
-	go func() {
-		wrote <- a.d.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
-			select {
-			case <-inside: // run again: the connection was lost
-			default:
-				close(inside)
-			}
-			<-goOn
-			_, err := tx.Exec(ctx, "INSERT INTO meta (key, value) VALUES ('stopped', 'v')")
-			return err
-		})
-	}()
-	<-inside
+	goOn, wrote := underWay(a.d, nothing, insert("stopped"))
 	expire(t, o.DSN)
 	begun := time.Now()
 	seat, err := db.TakeSeat(t.Context(), db.SeatOptions{DSN: o.DSN, Home: "b", Name: "b", TTL: 50 * time.Millisecond, Waiting: func(db.Holder) {}})
@@ -224,7 +230,7 @@ func TestANodeThatStopsInsideABatchIsTakenOver(t *testing.T) {
 	if took := time.Since(begun); took > 9*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	close(goOn)
+	goOn()
 	if err := <-wrote; !fault.Is(err, fault.Unavailable) {
 		t.Errorf("told %v", err)
 	}
