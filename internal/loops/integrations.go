@@ -28,8 +28,8 @@ const (
 	NotConnected Health = "not connected" // nobody set it up
 )
 
-// Probe looks at one thing ombud depends on. Look ends with its context; it says how the
-// thing stands and, unless that is well, why.
+// Probe looks at one thing ombud depends on. Look has to end when its context does, for it
+// is waited for; it says how the thing stands and, unless that is well, why.
 type Probe struct {
 	Name, Kind string
 	Look       func(ctx context.Context) (Health, string)
@@ -116,33 +116,23 @@ func (n *Integrations) look(ctx context.Context) ([]Integration, error) {
 	return out, ctx.Err()
 }
 
-// ask looks at one thing. One that ignores the end of its time is said to fail, and is
-// left to end when it likes.
+// ask looks at one thing, and waits for the end of that.
 func (n *Integrations) ask(ctx context.Context, p Probe) Integration {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	out := Integration{Name: p.Name, Kind: p.Kind, State: Failing, Reason: fmt.Sprintf("it did not answer within %s", probeTime)}
-	type answer struct {
-		state  Health
-		reason string
-	}
-	said := make(chan answer, 1)
-	go func() {
-		defer func() {
-			if bad := recover(); bad != nil {
-				said <- answer{Failing, fmt.Sprint("its check broke down: ", bad)}
-			}
-		}()
-		state, reason := p.Look(ctx)
-		said <- answer{state, reason}
+	state, reason := looked(ctx, p)
+	reason, _ = guard.CutText(guard.CleanText(n.hide.String(reason)), maxReason)
+	return Integration{Name: p.Name, Kind: p.Kind, State: state, Reason: strings.Join(strings.Fields(reason), " ")}
+}
+
+// looked is what a probe says. That it breaks down says something too.
+func looked(ctx context.Context, p Probe) (state Health, reason string) {
+	defer func() {
+		if bad := recover(); bad != nil {
+			state, reason = Failing, fmt.Sprint("its check broke down: ", bad)
+		}
 	}()
-	select {
-	case a := <-said:
-		reason, _ := guard.CutText(guard.CleanText(n.hide.String(a.reason)), maxReason)
-		out.State, out.Reason = a.state, strings.Join(strings.Fields(reason), " ")
-	case <-ctx.Done():
-	}
-	return out
+	return p.Look(ctx)
 }
 
 // keepTx keeps what was found, and forgets what is no more.

@@ -113,6 +113,26 @@ func TestAHundredProbesAreAskedAFewAtATime(t *testing.T) {
 	}
 }
 
+// A check leaves nobody behind: it ends when the last of its probes has.
+func TestACheckWaitsForItsProbes(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	var ended atomic.Bool
+	h := open(t, sqlite(t), setup{})
+	n := NewIntegrations(h.db, h.d.Vault, nil, func(context.Context) ([]Probe, error) {
+		return []Probe{{Name: "slow", Kind: "test", Look: func(ctx context.Context) (Health, string) {
+			stop()
+			<-ctx.Done()
+			<-time.After(20 * time.Millisecond)
+			ended.Store(true)
+			return Failing, "it does not answer"
+		}}}, nil
+	})
+	if _, err := n.Check(ctx); !errors.Is(err, context.Canceled) || !ended.Load() {
+		t.Errorf("%v while a probe is under way: %t", err, !ended.Load())
+	}
+}
+
 // spent is how far the budget of a test is used up.
 type spent struct{ day, month int64 }
 
