@@ -27,7 +27,8 @@ func (r *Recipe) Eject() ([]byte, error) {
 	e.line("}}\n}")
 	e.line("// Run does the steps.")
 	e.line("func Run(ctx context.Context, k *loops.Kit) error {")
-	e.line("n, err := recipe.NewNames(k, %q, %t)\nif err != nil {\nreturn err\n}\nin := \"\"", r.Name, r.Foreign)
+	e.head()
+	e.line("if err != nil {\nreturn err\n}\nin := \"\"")
 	e.steps(r.Steps)
 	e.line("_, _ = in, time.Second\nreturn n.Err()\n}")
 	out, err := format.Source(e.buf.Bytes())
@@ -86,6 +87,26 @@ func (e *ejector) on(on On) {
 	}
 }
 
+// head writes what the names of a run depend on.
+func (e *ejector) head() {
+	e.line("n, err := recipe.NewNames(k, &recipe.Recipe{Name: %q, Foreign: %t,", e.r.Name, e.r.Foreign)
+	e.line("On: []recipe.On{")
+	for _, on := range e.r.On {
+		if on.Schedule != nil {
+			e.line("{Schedule: &recipe.Schedule{Zone: %q}},", on.Schedule.Zone)
+		}
+	}
+	e.line("},\nInputs: []recipe.Input{")
+	for _, in := range e.r.Inputs {
+		instead := ""
+		if in.Default != nil {
+			instead = fmt.Sprintf(", Default: []byte(%q)", in.Default)
+		}
+		e.line("{Name: %q, Type: %q, Required: %t%s},", in.Name, in.Type, in.Required, instead)
+	}
+	e.line("},\n})")
+}
+
 const check = "if err := n.Err(); err != nil {\nreturn err\n}"
 
 func (e *ejector) steps(steps []*Step) {
@@ -98,9 +119,11 @@ func (e *ejector) steps(steps []*Step) {
 		if s.When == nil {
 			continue
 		}
-		if skipped := names(s.Else, e.r.Foreign); s.As != "" || len(s.Else) > 0 {
-			for _, name := range skipped {
-				e.line("n.Set(%q, \"\", \"\")", name)
+		if s.As != "" || len(s.Else) > 0 {
+			for _, name := range e.r.bound(s.Else) {
+				if name != s.As {
+					e.line("n.Set(%q, \"\", \"\")", name)
+				}
 			}
 			e.line("} else {")
 			if s.As != "" && !e.r.Foreign {
@@ -110,18 +133,6 @@ func (e *ejector) steps(steps []*Step) {
 		}
 		e.line("}\n%s", check)
 	}
-}
-
-// names are those that steps bind and that are empty where the steps are not done.
-func names(steps []*Step, foreign bool) (out []string) {
-	if !foreign {
-		Walk(steps, func(s *Step) {
-			if s.As != "" {
-				out = append(out, s.As)
-			}
-		})
-	}
-	return out
 }
 
 // step writes a step within its tries and its time.
@@ -288,7 +299,7 @@ func (e *ejector) bound(s *Step, from string) {
 func (e *ejector) parallel(s *Step) {
 	e.line("made, err := n.Side(ctx, step, %q, %d,", s.Join.How, s.Join.Quorum)
 	for _, b := range s.Join.Branches {
-		e.line("recipe.Line{Name: %q, Do: func(ctx context.Context, n *recipe.Names) error {", b.Name)
+		e.line("recipe.Line{Name: %q, Binds: %#v, Do: func(ctx context.Context, n *recipe.Names) error {", b.Name, e.r.bound(b.Steps))
 		e.steps(b.Steps)
 		e.line("return n.Err()\n}},")
 	}

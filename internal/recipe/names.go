@@ -15,25 +15,21 @@ import (
 // steps of the recipe could refer to. The first error is kept; what is rendered after it is
 // empty.
 type Names struct {
-	v       *values
-	k       *worked
-	file    string
-	foreign bool
-	err     error
+	r   *Recipe
+	v   *values
+	k   Flow
+	err error
 }
 
-// NewNames returns the names of a run. foreign keeps the rules of KARMAX's format.
-func NewNames(k *loops.Kit, name string, foreign bool) (*Names, error) {
-	r := &Recipe{Name: name, File: name, Foreign: foreign}
-	w := &worked{Kit: k, r: k.Run(), schema: func(string) json.RawMessage { return nil }}
-	v, err := r.begin(w, r.start(k.Trigger(), k.Run().Record().Created))
+// NewNames returns the names of a run of r, of which only the head is looked at: its name
+// and format, its inputs, and the zones of its schedules.
+func NewNames(k *loops.Kit, r *Recipe) (*Names, error) {
+	r.File = r.Name
+	v, err := r.begin(k.Fence, r.start(k.Trigger(), k.Run().Record().Created))
 	if err != nil {
 		return nil, err
 	}
-	if trigger, ok := v.names["payload"].(object); ok && !foreign {
-		v.set("inputs", trigger, v.others["payload"])
-	}
-	return &Names{v: v, k: w, file: name, foreign: foreign}, nil
+	return &Names{r: r, v: v, k: &worked{Kit: k, r: k.Run()}}, nil
 }
 
 // Err is the first error of rendering, nil if there was none.
@@ -46,8 +42,8 @@ func (n *Names) render(src string, u use) string {
 	if n.err != nil {
 		return ""
 	}
-	notes := &Notes{File: n.file}
-	t := newTemplate(&Node{Kind: TextNode, Text: src}, u, n.foreign, nil, notes)
+	notes := &Notes{File: n.r.File}
+	t := newTemplate(&Node{Kind: TextNode, Text: src}, u, n.r.Foreign, nil, notes)
 	if n.err = Fault(notes.Problems); n.err != nil {
 		return ""
 	}
@@ -113,8 +109,8 @@ func (n *Names) JSON(src string) json.RawMessage {
 func (n *Names) tree(x any) *Tree {
 	switch x := x.(type) {
 	case string:
-		notes := &Notes{File: n.file}
-		t := newTemplate(&Node{Kind: TextNode, Text: x}, asText, n.foreign, nil, notes)
+		notes := &Notes{File: n.r.File}
+		t := newTemplate(&Node{Kind: TextNode, Text: x}, asText, n.r.Foreign, nil, notes)
 		if err := Fault(notes.Problems); err != nil {
 			n.err, t = err, &Template{}
 		}
@@ -162,8 +158,8 @@ func (n *Names) Items(src string, limit int) (list []any, from string) {
 	if n.err != nil {
 		return nil, ""
 	}
-	notes := &Notes{File: n.file}
-	t := newTemplate(&Node{Kind: TextNode, Text: src}, asText, n.foreign, nil, notes)
+	notes := &Notes{File: n.r.File}
+	t := newTemplate(&Node{Kind: TextNode, Text: src}, asText, n.r.Foreign, nil, notes)
 	if n.err = Fault(notes.Problems); n.err != nil {
 		return nil, ""
 	}
@@ -187,14 +183,16 @@ func (n *Names) Each(ctx context.Context, step, name string, list []any, from st
 
 // Line is one branch of Side.
 type Line struct {
-	Name string
-	Do   func(ctx context.Context, n *Names) error
+	Name  string
+	Binds []string // what its steps give names to
+	Do    func(ctx context.Context, n *Names) error
 }
 
 // Side does branches side by side, and tells how each ended.
 func (n *Names) Side(ctx context.Context, step, how string, quorum int, lines ...Line) (any, error) {
-	branches := make([]Strand, len(lines))
+	branches, names := make([]Strand, len(lines)), make([][]string, len(lines))
 	for i, l := range lines {
+		names[i] = l.Binds
 		branches[i] = Strand{Name: l.Name, Do: func(ctx context.Context) (json.RawMessage, error) {
 			inner := n.inner()
 			if err := l.Do(ctx, inner); err != nil {
@@ -203,11 +201,11 @@ func (n *Names) Side(ctx context.Context, step, how string, quorum int, lines ..
 			return json.Marshal(inner.made(n))
 		}}
 	}
-	return side(ctx, n.k, step, how, quorum, branches)
+	return side(ctx, n.k, step, how, quorum, branches, names)
 }
 
 func (n *Names) inner() *Names {
-	return &Names{v: n.v.inner(), k: n.k, file: n.file, foreign: n.foreign}
+	return &Names{r: n.r, v: n.v.inner(), k: n.k}
 }
 
 // made is what n has and outer has not, less the names given.
@@ -226,7 +224,7 @@ func (n *Names) Use(out string, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parts(out, n.foreign), nil
+	return parts(out, n.r.Foreign), nil
 }
 
 // Lines are the hits of a search, a line each.

@@ -16,7 +16,7 @@ import (
 // wait or a retry: what k has recorded is not done again. The result is what the named
 // steps came to.
 func (r *Recipe) Run(ctx context.Context, k Kit, s Start) (json.RawMessage, error) {
-	v, err := r.begin(k, s)
+	v, err := r.begin(k.Fence, s)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (r *Recipe) Run(ctx context.Context, k Kit, s Start) (json.RawMessage, erro
 }
 
 // begin binds the names every recipe has.
-func (r *Recipe) begin(k Kit, s Start) (*values, error) {
-	v := newValues(k.Fence)
+func (r *Recipe) begin(fence func(text, from string) string, s Start) (*values, error) {
+	v := newValues(fence)
 	payload, err := decode(s.Payload)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%s: the payload is no JSON: %w", r.File, err)
@@ -158,7 +158,12 @@ func (w *worker) step(ctx context.Context, s *Step, v *values, in string) error 
 	if s.As != "" {
 		v.set(s.As, x, from)
 	}
-	return w.unbound(s.Else, v)
+	for _, name := range w.r.bound(s.Else) { // what is not done leaves its names empty
+		if _, there := v.names[name]; !there {
+			v.set(name, "", "")
+		}
+	}
+	return nil
 }
 
 // skip binds the name of a step that is not done to nothing, so that it can be asked for.
@@ -168,20 +173,19 @@ func (w *worker) skip(s *Step, v *values) {
 	}
 }
 
-// unbound does the same for steps that are not done because another row is.
-func (w *worker) unbound(steps []*Step, v *values) error {
-	if w.r.Foreign {
+// bound are the names that a row of steps can give, one of which may stand twice. KARMAX
+// leaves names of steps that are not done unbound, so there are none in its format.
+func (r *Recipe) bound(steps []*Step) (out []string) {
+	if r.Foreign {
 		return nil
 	}
 	for _, s := range steps {
-		if _, bound := v.names[s.As]; s.As != "" && !bound {
-			v.set(s.As, "", "")
+		if s.As != "" {
+			out = append(out, s.As)
 		}
-		if err := w.unbound(s.Else, v); err != nil {
-			return err
-		}
+		out = append(out, r.bound(s.Else)...)
 	}
-	return nil
+	return out
 }
 
 // tries does a step as often as it may be tried.

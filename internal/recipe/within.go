@@ -151,24 +151,16 @@ func (w *worker) parallel(ctx context.Context, s *Step, v *values, name string) 
 			return json.Marshal(inner.made(b.Steps))
 		}}
 	}
-	out, err := side(ctx, w.k, name, s.Join.How, s.Join.Quorum, branches)
-	if err != nil {
-		return nil, err
+	names := make([][]string, len(branches))
+	for i, b := range s.Join.Branches {
+		names[i] = w.r.bound(b.Steps)
 	}
-	for _, b := range s.Join.Branches {
-		made, _ := out[b.Name].(object)
-		Walk(b.Steps, func(st *Step) { // a branch that did not come so far has nothing
-			if _, there := made[st.As]; st.As != "" && !there {
-				made[st.As] = ""
-			}
-		})
-	}
-	return out, nil
+	return side(ctx, w.k, name, s.Join.How, s.Join.Quorum, branches, names)
 }
 
 // side does branches side by side. Of each it tells what it has bound, its state and its
-// error.
-func side(ctx context.Context, k Flow, name, how string, quorum int, branches []Strand) (object, error) {
+// error. names are those each can bind: where it did not come so far they are empty.
+func side(ctx context.Context, k Flow, name, how string, quorum int, branches []Strand, names [][]string) (object, error) {
 	ended, err := k.Parallel(ctx, name, how, quorum, branches)
 	if err != nil {
 		return nil, err
@@ -179,6 +171,11 @@ func side(ctx context.Context, k Flow, name, how string, quorum int, branches []
 		if x, err := decode(e.Result); err == nil {
 			if m, ok := x.(object); ok {
 				made = m
+			}
+		}
+		for _, n := range names[i] {
+			if _, there := made[n]; !there {
+				made[n] = ""
 			}
 		}
 		made["state"], made["error"] = e.State, e.Error
