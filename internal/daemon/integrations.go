@@ -166,10 +166,11 @@ func (d *Daemon) keyOf(ctx context.Context, p config.Provider) (string, error) {
 }
 
 func (d *Daemon) integrationsList(ctx context.Context, req wire.IntegrationsRequest) (out wire.IntegrationsResult, err error) {
-	list, err := d.health.List(ctx)
+	found := d.health.List
 	if req.Check {
-		list, err = d.health.Check(ctx)
+		found = d.health.Check
 	}
+	list, err := found(ctx)
 	for _, i := range list {
 		out.Integrations = append(out.Integrations, wire.Integration{
 			Name: i.Name, Kind: i.Kind, State: string(i.State), Reason: i.Reason, SinceAt: i.Since, CheckedAt: i.Checked,

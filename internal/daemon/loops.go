@@ -91,11 +91,12 @@ func (d *Daemon) loopMethods(m *ipc.Mux) {
 }
 
 func (d *Daemon) loopList(ctx context.Context, req wire.LoopListRequest) (out wire.LoopListResult, err error) {
-	list, err := d.loopSet.List(ctx)
-	if req.Name != "" {
-		var one loops.Status
-		one, err = d.loopSet.Get(ctx, req.Name)
-		list = []loops.Status{one}
+	var list []loops.Status
+	if req.Name == "" {
+		list, err = d.loopSet.List(ctx)
+	} else {
+		list = make([]loops.Status, 1)
+		list[0], err = d.loopSet.Get(ctx, req.Name)
 	}
 	if err != nil {
 		return out, err
