@@ -73,6 +73,9 @@ func classifySQLite(err error) error {
 
 // classifyPostgres goes by SQLSTATE classes, never by message text.
 func classifyPostgres(err error) error {
+	if e, ok := errors.AsType[*pgconn.ConnectError](err); ok && !errors.Is(err, context.Canceled) {
+		return unconnected(e)
+	}
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || len(e.Code) != 5 {
 		return classifyAny(err)
@@ -83,8 +86,6 @@ func classifyPostgres(err error) error {
 	case "XX001", "XX002": // data, index corrupted
 		return fault.New(fault.Verification, "the database is damaged: %w", err).
 			WithHint("stop every daemon that uses it and restore a backup")
-	case "3D000": // no such database
-		return fault.New(fault.Config, "store: %w", err)
 	}
 	switch e.Code[:2] {
 	case "23": // integrity constraint violation
@@ -105,10 +106,9 @@ func classifyAny(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	_, connect := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[net.Error](err)
 	switch {
-	case connect, network, pgconn.Timeout(err), pgconn.SafeToRetry(err),
+	case network, pgconn.Timeout(err), pgconn.SafeToRetry(err),
 		errors.Is(err, driver.ErrBadConn), errors.Is(err, sql.ErrConnDone),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
 		return fault.New(fault.Unavailable, "store: %w", err)

@@ -120,7 +120,10 @@ func TakeSeat(ctx context.Context, o SeatOptions) (_ *Seat, err error) {
 		case err != nil && (o.Waiting == nil || !fault.Is(err, fault.Unavailable)):
 			return nil, err
 		case err != nil:
-			o.Logger.Warn("wait to be the active node", "error", err)
+			if err.Error() != told { // once, not with each try
+				told = err.Error()
+				o.Logger.Warn("wait to be the active node", "error", err, "hint", fault.HintOf(err))
+			}
 			s.disconnect(ctx)
 		case o.Waiting == nil:
 			return nil, h.refusal()
