@@ -175,6 +175,9 @@ func (in Instance) NextKeyFile() string { return filepath.Join(in.StateDir, "mas
 // VaultFile is the master key, wrapped by what opens it. The store keeps a copy.
 func (in Instance) VaultFile() string { return filepath.Join(in.StateDir, "vault") }
 
+// PublisherFile is the key that loops are signed with here; ombud loop keygen makes it.
+func (in Instance) PublisherFile() string { return filepath.Join(in.StateDir, "publisher.json") }
+
 // LogFile is what a detached daemon logs to.
 func (in Instance) LogFile() string { return filepath.Join(in.StateDir, "ombud.log") }
 
