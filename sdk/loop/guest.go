@@ -3,12 +3,10 @@
 package loop
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
-
-	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 //go:wasmimport ombud call
@@ -20,7 +18,10 @@ func hostTake(out *byte, outCap uint32) int32
 // buffer takes answers. What is longer gets room of its own.
 var buffer = make([]byte, 8<<10)
 
-func host(name string, req []byte) (status int32, answer []byte) {
+// outside is the host that runs this module.
+type outside struct{}
+
+func (outside) Call(name string, req []byte) (status int32, answer []byte) {
 	got := hostCall(unsafe.StringData(name), uint32(len(name)), unsafe.SliceData(req), uint32(len(req)), unsafe.SliceData(buffer), uint32(len(buffer)))
 	status, n := int32(got>>32), uint32(got)
 	if int(n) <= len(buffer) {
@@ -33,26 +34,13 @@ func host(name string, req []byte) (status int32, answer []byte) {
 	return status, answer
 }
 
-func kit() *Kit {
-	k := &Kit{}
-	if err := callRaw("trigger", nil, &k.t); err != nil {
-		fail(err)
-	}
-	return k
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
+func (outside) Now() time.Time { return time.Now() }
 
 //go:wasmexport run
 func run() {
-	if body == nil {
-		fail(fmt.Errorf("the loop did not call loop.Main in init"))
-	}
-	if err := body(kit()); err != nil {
-		fail(err)
+	if err := RunOn(outside{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
@@ -70,25 +58,6 @@ func lend(b []byte) *byte {
 
 //go:wasmexport tool
 func tool(ptr *byte, n uint32) uint64 {
-	out, err := json.Marshal(serve(unsafe.Slice(ptr, n)))
-	if err != nil {
-		fail(err)
-	}
+	out := ServeOn(outside{}, unsafe.Slice(ptr, n))
 	return uint64(uintptr(unsafe.Pointer(lend(out))))<<32 | uint64(len(out))
-}
-
-func serve(raw []byte) any {
-	var req abi.ToolCall
-	if err := json.Unmarshal(raw, &req); err != nil {
-		return abi.Failed{Error: err.Error()}
-	}
-	do, there := tools[req.Name]
-	if !there {
-		return abi.Failed{Error: "the loop does not implement the tool " + req.Name}
-	}
-	out, err := do(kit(), req.Input)
-	if err != nil {
-		return abi.Failed{Error: err.Error()}
-	}
-	return out
 }

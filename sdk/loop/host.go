@@ -1,0 +1,138 @@
+package loop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
+)
+
+// Errors that a call may wrap.
+var (
+	// ErrRefused is a call that the loop may not make.
+	ErrRefused = errors.New("refused")
+	// ErrUndeclared is a refusal because loop.yaml does not name what was called. It is an
+	// ErrRefused too.
+	ErrUndeclared = fmt.Errorf("%w: not in the manifest", ErrRefused)
+	// ErrUnknown is a call that may or may not have happened. Do not repeat it.
+	ErrUnknown = errors.New("outcome unknown")
+)
+
+// Host answers the calls of a loop. In a build of a loop it is ombud; package looptest has
+// another one.
+type Host interface {
+	// Call makes a host call. A status other than 0 comes with a text that says why. The
+	// answer is good until the next call.
+	Call(name string, request []byte) (status int32, answer []byte)
+	Now() time.Time
+}
+
+// Tool is a tool that the loop lends to the agent. Its name, description and parameters
+// are in the manifest under provides. What it returns is said to the agent: a string as it
+// is, anything else as JSON.
+type Tool func(k *Kit, input json.RawMessage) (any, error)
+
+var (
+	body  func(*Kit) error
+	tools = map[string]Tool{}
+)
+
+// Main says what a run does. Call it in init.
+func Main(run func(*Kit) error) { body = run }
+
+// Provide says what a provided tool does. Call it in init.
+func Provide(name string, do Tool) { tools[name] = do }
+
+// RunOn does a run on a host. It is what a build of a loop exports as "run".
+func RunOn(h Host) (err error) {
+	if body == nil {
+		return errors.New("the loop did not call loop.Main in init")
+	}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case noTrigger:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return body(&Kit{host: h})
+}
+
+// ServeOn answers a call of a provided tool, on a host. It is what a build of a loop
+// exports as "tool".
+func ServeOn(h Host, request []byte) []byte {
+	out, err := serve(h, request)
+	if err == nil {
+		var raw []byte
+		if raw, err = json.Marshal(out); err == nil {
+			return raw
+		}
+	}
+	raw, err := json.Marshal(abi.Failed{Error: err.Error()})
+	if err != nil {
+		return nil // a string can always be written
+	}
+	return raw
+}
+
+func serve(h Host, raw []byte) (out any, err error) {
+	var req abi.ToolCall
+	if err := json.Unmarshal(raw, &req); err != nil {
+		return nil, err
+	}
+	do, there := tools[req.Name]
+	if !there {
+		return nil, errors.New("the loop does not implement the tool " + req.Name)
+	}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case noTrigger:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return do(&Kit{host: h}, req.Input)
+}
+
+// Kit is what a run can do. Each method that reaches something needs the host function of
+// its name in the manifest.
+type Kit struct {
+	host Host
+	t    *Trigger
+}
+
+// call makes a host call with req as JSON, and reads its answer into out.
+func (k *Kit) call(name string, req, out any) error {
+	raw, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return k.bare(name, raw, out)
+}
+
+// bare is call for a request that is no JSON, or is already.
+func (k *Kit) bare(name string, req []byte, out any) error {
+	status, answer := k.host.Call(name, req)
+	if status == 0 {
+		if out == nil || len(answer) == 0 {
+			return nil
+		}
+		return json.Unmarshal(answer, out)
+	}
+	err := errors.New(string(answer))
+	switch status {
+	case 2:
+		err = fmt.Errorf("%w: %w", ErrUndeclared, err)
+	case 3:
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
+	case 6:
+		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
