@@ -79,6 +79,7 @@ var floors = map[string]floor{
 
 	"internal/recipe":   tiers,
 	"internal/loops":    tiers,
+	"internal/signed":   tiers,
 	"internal/workflow": tiers,
 	"internal/compat/*": tiers,
 	"wasmloop":          tiers,
@@ -162,6 +163,8 @@ var sameFloor = []edge{
 
 	{"internal/loops", "wasmloop", "the public format of a signed loop"},
 	{"internal/recipe", "internal/loops", "a recipe is done with the kit of loops"},
+	{"internal/signed", "internal/loops", "so is a signed loop"},
+	{"internal/signed", "wasmloop", "it keeps and runs what that format says"},
 	{"wasmloop", "wasmloop/abi", "a host answers in the words a guest asks in"},
 	{"sdk/loop", "wasmloop/abi", "so does a guest ask"},
 	{"internal/compat/*", "internal/recipe", "foreign recipes become ours"},

@@ -22,8 +22,10 @@ const (
 	maxWhere = 32
 )
 
-// check refuses a target that could not be started as it says.
+// check refuses a target that could not be started as it says. An owner is a word, with a
+// slash and what it owns of the word's targets behind it if there are several of them.
 func check(owner string, x Target) error {
+	owner, _, _ = strings.Cut(owner, "/")
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, x.Name+": "+format, args...)
 	}

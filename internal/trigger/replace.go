@@ -94,10 +94,14 @@ func (t *Triggers) putTx(ctx context.Context, tx *db.Tx, owner string, x Target,
 	if old == nil {
 		verb = "added"
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO targets (`+columns+`) VALUES ($1, $2, $3, '', $4, 0, '', 0, 0, 0)
-		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, body = excluded.body`, x.Name, owner, t.vault.Seal(vault.TargetBody, x.Name, raw), tx.Now())
+	n, err := tx.Exec(ctx, `INSERT INTO targets (`+columns+`) VALUES ($1, $2, $3, '', $4, 0, '', 0, 0, 0)
+		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, body = excluded.body WHERE targets.owner IN (excluded.owner, $5)`,
+		x.Name, owner, t.vault.Seal(vault.TargetBody, x.Name, raw), tx.Now(), gone)
 	if err != nil {
 		return err
+	}
+	if n == 0 {
+		return fault.New(fault.Conflict, "another has that name")
 	}
 	var kinds []string
 	var times []schedule.Spec

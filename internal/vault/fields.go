@@ -73,6 +73,9 @@ const (
 	LoopLogText         Field = 68
 	IntegrationReason   Field = 69 // why an integration stands as it does
 	TargetBody          Field = 63 // what is started, and what starts it
+	SignedPiece         Field = 77 // a piece of the file of a signed loop
+	SignedLoop          Field = 78 // as what a signed loop was approved, and its settings
+	SignedTrust         Field = 79 // whose signature counts, by whom and since when
 	SignalPayload       Field = 72 // what was sent to a run
 	RunProgress         Field = 73 // how far it has come, in its own words
 )
@@ -144,6 +147,9 @@ var fields = map[Field]fieldInfo{
 	ScheduleError:       {"schedule.error", domainRun, sealed},
 	RecipeText:          {"recipe_definition.body", domainRun, sealed},
 	RecipeFile:          {"recipe_file.body", domainRun, sealed},
+	SignedPiece:         {"signed_piece.data", domainRun, sealed},
+	SignedLoop:          {"signed_loop.body", domainGrant, sealed},
+	SignedTrust:         {"signed_trust.body", domainGrant, sealed},
 	LoopNoteBody:        {"loop_note.body", domainRun, sealed},
 	LoopLogText:         {"loop_log.text", domainRun, sealed},
 	IntegrationReason:   {"integration.reason", domainRun, sealed},
@@ -215,6 +221,9 @@ var columns = map[Field]string{
 	ScheduleError:       "schedules.error",
 	RecipeText:          "recipe_definitions.body",
 	RecipeFile:          "recipe_files.body",
+	SignedPiece:         "signed_pieces.data",
+	SignedLoop:          "signed_loops.body",
+	SignedTrust:         "signed_trust.body",
 	LoopNoteBody:        "loop_notes.body",
 	LoopLogText:         "loop_logs.text",
 	IntegrationReason:   "integrations.reason",
