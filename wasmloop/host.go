@@ -109,12 +109,11 @@ func (i *instance) answer(ctx context.Context, name string, fn hostFunc, req []b
 // make makes a call by whoever records it. It does not return when the module's time is
 // over.
 func (i *instance) make(ctx context.Context, name string, fn hostFunc, req []byte) (answer []byte, err error) {
-	do := func(ctx context.Context) ([]byte, error) { return fn.do(ctx, i, req) }
-	if around := i.r.opt.Around; around != nil && !fn.free {
+	if i.host.Around != nil && !fn.free {
 		i.numbered++
-		answer, err = around(ctx, Call{i.numbered, name, req}, do)
+		answer, err = i.host.Around(ctx, Call{i.numbered, name, req}, func(ctx context.Context, req []byte) ([]byte, error) { return fn.do(ctx, i, req) })
 	} else {
-		answer, err = do(ctx)
+		answer, err = fn.do(ctx, i, req)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -139,14 +138,14 @@ func read(mem api.Memory, ptr, n uint32) ([]byte, bool) {
 }
 
 func (i *instance) failed(name string, err error) {
-	i.r.opt.Log.Warn("a host call failed", "loop", i.r.manifest.Name, "call", name, "error", err)
+	i.host.Log.Warn("a host call failed", "loop", i.r.manifest.Name, "call", name, "error", err)
 }
 
 func (i *instance) allowed(ctx context.Context, class, value string) error {
-	if i.r.opt.Grants == nil {
+	if i.host.Grants == nil {
 		return fmt.Errorf("%w: nothing is granted", ErrRefused)
 	}
-	return i.r.opt.Grants.Allow(ctx, class, value)
+	return i.host.Grants.Allow(ctx, class, value)
 }
 
 // hostFunc is one host function. A handler may keep nothing of its request.
@@ -236,7 +235,7 @@ var hostFuncs = map[string]hostFunc{
 	}},
 }
 
-func (i *instance) kit() Kit { return i.r.opt.Kit }
+func (i *instance) kit() Kit { return i.host.Kit }
 
 // handle makes a handler of a typed one. A nil answer is an empty one.
 func handle[Req any](do func(context.Context, *instance, Req) (any, error)) func(context.Context, *instance, []byte) ([]byte, error) {
@@ -316,7 +315,9 @@ func mayCallTool(ctx context.Context, i *instance, raw []byte) (Status, error) {
 func toolCall(ctx context.Context, i *instance, req abi.ToolCall) (any, error) {
 	var input map[string]any // as the Kit takes it
 	if len(req.Input) > 0 {
-		if err := json.Unmarshal(req.Input, &input); err != nil {
+		dec := json.NewDecoder(bytes.NewReader(req.Input))
+		dec.UseNumber() // an id of a chat has more digits than a float keeps
+		if err := dec.Decode(&input); err != nil {
 			return nil, fmt.Errorf("%w request: the input of %s is no object: %w", ErrMalformed, req.Name, err)
 		}
 	}

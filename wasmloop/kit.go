@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/ombud-run/ombud/wasmloop/abi"
 )
@@ -73,9 +74,56 @@ type Options struct {
 	CacheDir string
 	// Limits bound a run; zero fields have defaults.
 	Limits Limits
-	// Around, if set, is called in place of each host call that reaches something, and makes
-	// it by calling do, or does not: a host that records answers gives back the one it has.
-	Around func(ctx context.Context, c Call, do func(context.Context) ([]byte, error)) ([]byte, error)
+	// Around, if set, is called in place of each host call that reaches something.
+	Around Around
+	// Clock is the wall clock of the module. Default that of the system.
+	Clock func() time.Time
+}
+
+// Around makes a host call by calling do, with its request or the one it was begun with in
+// an earlier execution, or does not make it: a host that records answers gives back the one
+// it has.
+type Around func(ctx context.Context, c Call, do func(ctx context.Context, request []byte) ([]byte, error)) ([]byte, error)
+
+// Host is what one run, or one call of a provided tool, works with instead of what the
+// Options say. Fields that are not set are as these say.
+type Host struct {
+	Kit    Kit
+	Grants Gate
+	Log    *slog.Logger
+	Around Around
+	Clock  func() time.Time
+}
+
+type hostKey struct{}
+
+// WithHost returns a context whose runs and calls of tools work with h.
+func WithHost(ctx context.Context, h Host) context.Context {
+	return context.WithValue(ctx, hostKey{}, h)
+}
+
+// host is what an instance works with.
+func (o Options) host(ctx context.Context) Host {
+	h, _ := ctx.Value(hostKey{}).(Host) // none is none of its fields
+	if h.Kit == nil {
+		h.Kit = o.Kit
+	}
+	if h.Grants == nil {
+		h.Grants = o.Grants
+	}
+	if h.Log == nil {
+		h.Log = o.Log
+	}
+	if h.Around == nil {
+		h.Around = o.Around
+	}
+	if h.Clock == nil {
+		h.Clock = o.Clock
+	}
+	if h.Clock == nil {
+		h.Clock = time.Now
+	}
+	return h
 }
 
 // Call is one host call of a run.

@@ -62,11 +62,11 @@ func TestARunOfOurOwnGuestIsPutAwayAndGoesOn(t *testing.T) {
 	b := guestOf(t, module, func(m *Manifest, o *Options) {
 		m.Provides = []ToolSpec{{Name: "double"}}
 		o.Kit = k
-		o.Around = func(ctx context.Context, c Call, do func(context.Context) ([]byte, error)) ([]byte, error) {
+		o.Around = func(ctx context.Context, c Call, do func(context.Context, []byte) ([]byte, error)) ([]byte, error) {
 			if got, there := record[c.N]; there && c.Name == FnAsk {
 				return []byte(got), nil
 			}
-			got, err := do(ctx)
+			got, err := do(ctx, c.Request)
 			record[c.N] = string(got)
 			return got, err
 		}

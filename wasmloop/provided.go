@@ -42,7 +42,7 @@ func (r *Runner) InvokeTool(ctx context.Context, name string, input map[string]a
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var out []byte
-	i := r.newInstance(trigger)
+	i := r.newInstance(ctx, trigger)
 	err = r.within(i.open(ctx, func(ctx context.Context, mod api.Module) (err error) {
 		out, err = serve(ctx, mod, req)
 		return err

@@ -195,7 +195,7 @@ func (r *Runner) RunTriggered(ctx context.Context, timeout time.Duration, kind s
 	defer r.running.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	i := r.newInstance(trigger)
+	i := r.newInstance(ctx, trigger)
 	return r.within(i.open(ctx, func(ctx context.Context, mod api.Module) error {
 		_, err := mod.ExportedFunction(runExport).Call(ctx)
 		return err
@@ -228,6 +228,7 @@ func (r *Runner) within(err error, ctx context.Context, timeout time.Duration) e
 // instance is what the host keeps of one instance of the module.
 type instance struct {
 	r        *Runner
+	host     Host
 	trigger  []byte
 	calls    int // all of them
 	numbered int // those that are recorded
@@ -245,7 +246,15 @@ type keptAnswer struct {
 	answer  []byte
 }
 
-func (r *Runner) newInstance(trigger []byte) *instance { return &instance{r: r, trigger: trigger} }
+func (r *Runner) newInstance(ctx context.Context, trigger []byte) *instance {
+	return &instance{r: r, host: r.opt.host(ctx), trigger: trigger}
+}
+
+// walltime is the module's wall clock.
+func (i *instance) walltime() (sec int64, nsec int32) {
+	now := i.host.Clock()
+	return now.Unix(), int32(now.Nanosecond()) //nolint:gosec // below a second
+}
 
 type instanceKey struct{}
 
@@ -253,7 +262,7 @@ type instanceKey struct{}
 func (i *instance) open(ctx context.Context, use func(context.Context, api.Module) error) (err error) {
 	ctx = context.WithValue(ctx, instanceKey{}, i)
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().
-		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader).
+		WithWalltime(i.walltime, sys.ClockResolution(time.Microsecond)).WithSysNanotime().WithRandSource(rand.Reader).
 		WithStdout(printer{i, "stdout"}).WithStderr(printer{i, "stderr"})
 	mod, err := i.r.runtime.InstantiateModule(ctx, i.r.module, config)
 	if err != nil {
@@ -291,7 +300,7 @@ func (i *instance) print(by string, b []byte) {
 		return
 	}
 	text := strings.ToValidUTF8(string(b[:min(len(b), maxLine)]), "\uFFFD")
-	i.r.opt.Log.Info("a loop says", "loop", i.r.manifest.Name, "by", by, "text", strings.TrimRight(text, "\n"))
+	i.host.Log.Info("a loop says", "loop", i.r.manifest.Name, "by", by, "text", strings.TrimRight(text, "\n"))
 }
 
 // mayPrint counts what a module says, and says so when it is too much.
@@ -301,7 +310,7 @@ func (i *instance) mayPrint(n int) bool {
 		return false
 	}
 	if i.printed += int64(n); i.printed > most {
-		i.r.opt.Log.Warn("the loop logs too much; the rest of this run is dropped", "loop", i.r.manifest.Name, "bytes", most)
+		i.host.Log.Warn("the loop logs too much; the rest of this run is dropped", "loop", i.r.manifest.Name, "bytes", most)
 		return false
 	}
 	return true

@@ -296,11 +296,11 @@ func TestCallsCanBeRecordedAndReplayed(t *testing.T) {
 	t.Parallel()
 	record := map[int]string{}
 	b := guest(t, func(_ *Manifest, o *Options) {
-		o.Around = func(ctx context.Context, c Call, do func(context.Context) ([]byte, error)) ([]byte, error) {
+		o.Around = func(ctx context.Context, c Call, do func(context.Context, []byte) ([]byte, error)) ([]byte, error) {
 			if got, there := record[c.N]; there {
 				return []byte(got), nil
 			}
-			got, err := do(ctx)
+			got, err := do(ctx, c.Request)
 			record[c.N] = string(got)
 			return got, err
 		}

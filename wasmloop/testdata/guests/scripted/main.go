@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -80,6 +81,8 @@ func do(s step) {
 		b := make([]byte, 16)
 		rand.Read(b)
 		say("random %s", hex.EncodeToString(b))
+	case "clock":
+		say("clock %d", time.Now().Unix())
 	case "print":
 		fmt.Fprint(os.Stdout, strings.Repeat("p", s.N))
 	case "spin":
