@@ -86,6 +86,9 @@ var floors = map[string]floor{
 	"wasmloop/abi":      tiers,
 	"sdk/loop":          tiers,
 
+	// The root of the module holds sources that others unpack.
+	".": ground,
+
 	"internal/channel/*":   edges,
 	"internal/harness/*":   edges,
 	"internal/mcp":         edges,
@@ -100,6 +103,9 @@ var floors = map[string]floor{
 	"internal/config":  surface,
 	"internal/logfile": surface,
 
+	// What an author of loops begins with.
+	"internal/scaffold": surface,
+
 	"internal/daemon": roof,
 	"internal/cli":    roof,
 	"cmd/ombud":       roof,
@@ -113,6 +119,8 @@ var floors = map[string]floor{
 	"internal/model/modeltest": support,
 	"bench":                    support,
 	"examples/*":               support,
+	"examples/loops/*":         support,
+	"sdk/loop/looptest":        support,
 }
 
 // edge is an import within one floor. The edges of a floor form no cycle.
