@@ -2,7 +2,6 @@ package wasmloop
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -223,95 +222,4 @@ func (r *Runner) within(err error, ctx context.Context, timeout time.Duration) e
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %s: %w", ErrTrapped, r.manifest.Name, err)
-}
-
-// instance is what the host keeps of one instance of the module.
-type instance struct {
-	r        *Runner
-	host     Host
-	trigger  []byte
-	calls    int // all of them
-	numbered int // those that are recorded
-	printed  int64
-
-	// kept is an answer that was longer than the guest's buffer. The guest calls again
-	// with a longer one, and the call is not made again.
-	kept *keptAnswer
-	left []byte // the same for the module "ombud"
-}
-
-type keptAnswer struct {
-	name    string
-	request []byte
-	answer  []byte
-}
-
-func (r *Runner) newInstance(ctx context.Context, trigger []byte) *instance {
-	return &instance{r: r, host: r.opt.host(ctx), trigger: trigger}
-}
-
-// walltime is the module's wall clock.
-func (i *instance) walltime() (sec int64, nsec int32) {
-	now := i.host.Clock()
-	return now.Unix(), int32(now.Nanosecond()) //nolint:gosec // below a second
-}
-
-type instanceKey struct{}
-
-// open makes the instance, begins it, and hands it to use.
-func (i *instance) open(ctx context.Context, use func(context.Context, api.Module) error) (err error) {
-	ctx = context.WithValue(ctx, instanceKey{}, i)
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().
-		WithWalltime(i.walltime, sys.ClockResolution(time.Microsecond)).WithSysNanotime().WithRandSource(rand.Reader).
-		WithStdout(printer{i, "stdout"}).WithStderr(printer{i, "stderr"})
-	mod, err := i.r.runtime.InstantiateModule(ctx, i.r.module, config)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := mod.Close(context.WithoutCancel(ctx)); err == nil {
-			err = closed
-		}
-	}()
-	if begin := mod.ExportedFunction(initExport); begin != nil {
-		if _, err := begin.Call(ctx); err != nil {
-			return err
-		}
-	}
-	return use(ctx, mod)
-}
-
-// printer takes what a module prints, as one line of the log a write.
-type printer struct {
-	i    *instance
-	name string
-}
-
-const maxLine = 2000
-
-func (p printer) Write(b []byte) (int, error) {
-	p.i.print(p.name, b)
-	return len(b), nil
-}
-
-// print logs what a module says, cut to a line, until it has said as much as it may.
-func (i *instance) print(by string, b []byte) {
-	if !i.mayPrint(len(b)) {
-		return
-	}
-	text := strings.ToValidUTF8(string(b[:min(len(b), maxLine)]), "\uFFFD")
-	i.host.Log.Info("a loop says", "loop", i.r.manifest.Name, "by", by, "text", strings.TrimRight(text, "\n"))
-}
-
-// mayPrint counts what a module says, and says so when it is too much.
-func (i *instance) mayPrint(n int) bool {
-	most := i.r.opt.Limits.Output
-	if i.printed > most {
-		return false
-	}
-	if i.printed += int64(n); i.printed > most {
-		i.host.Log.Warn("the loop logs too much; the rest of this run is dropped", "loop", i.r.manifest.Name, "bytes", most)
-		return false
-	}
-	return true
 }
