@@ -16,14 +16,14 @@ func EveryCrash(t *testing.T, begin func(t *testing.T) *Host) {
 	if err := whole.Run(); err != nil {
 		t.Fatalf("without a crash: %v", err)
 	}
-	for n := range whole.Calls {
+	for n := range whole.record {
 		h := begin(t)
 		h.CrashAfter(n + 1)
 		if err := h.Run(); !errors.Is(err, ErrCrashed) {
-			t.Fatalf("with a crash behind call %d (%s) the run came to %v", n+1, whole.Calls[n].Name, err)
+			t.Fatalf("with a crash behind call %d (%s) the run came to %v", n+1, whole.record[n].Name, err)
 		}
 		if err := h.Again(); err != nil {
-			t.Errorf("behind a crash after call %d (%s): %v", n+1, whole.Calls[n].Name, err)
+			t.Errorf("behind a crash after call %d (%s): %v", n+1, whole.record[n].Name, err)
 		}
 		differ(t, n+1, whole.Calls, h.Calls)
 	}
