@@ -39,11 +39,11 @@ const (
 
 // seatTTL is how long a silent active keeps its seat. It is longer than writerIdle:
 // when it has run out, the server has ended what a paused writer had open.
-const seatTTL = 8 * time.Second
+const seatTTL = 6 * time.Second
 
 // writerIdle is after what time without a statement the server ends a transaction of
 // the writer of a node with a seat. Its functions take 50 ms at most.
-const writerIdle = 5 * time.Second
+const writerIdle = 4 * time.Second
 
 // SeatOptions say who wants to be the active.
 type SeatOptions struct {
