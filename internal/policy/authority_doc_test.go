@@ -82,6 +82,10 @@ func roleTable() string {
 			fmt.Fprintf(&b, "`%s` (loops compiled into ombud) may do everything but change authority.\n", r.Name)
 			continue
 		}
+		if r.Name == RoleSigned {
+			fmt.Fprintf(&b, "`%s`, what a loop of somebody else may do from the start, beside what its manifest names and was approved: %s\n", r.Name, code(r.Allow))
+			continue
+		}
 		what := "the role of a fresh install"
 		if r.Name == RoleRecipe {
 			what = "what a recipe may do from the start, beside the grants in its file"

@@ -71,6 +71,7 @@ const (
 	RoleAssistant  = "assistant"   // an agent on a fresh install
 	RoleFirstParty = "first-party" // loops compiled into ombud
 	RoleRecipe     = "recipe"      // recipes, beside the grants in their files
+	RoleSigned     = "signed"      // loops of others, beside what was approved when they were installed
 )
 
 // ShippedRoles returns the roles that exist without configuration.
@@ -96,6 +97,7 @@ func ShippedRoles() []RoleSpec {
 				"llm.call", "tool:agent.ask", "tool:propose", "channel.send:operator", "channel.send:local:*"},
 			Ask: []string{"harness"},
 		},
+		{Name: RoleSigned, Allow: []string{"time.read"}},
 	}
 }
 

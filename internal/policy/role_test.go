@@ -157,7 +157,7 @@ func TestAChildNarrowsItsParent(t *testing.T) {
 			}
 		}
 	}
-	if got := roles.Names(); !slices.Equal(got, []string{RoleAssistant, RoleFirstParty, "quiet", "reader", RoleRecipe}) {
+	if got := roles.Names(); !slices.Equal(got, []string{RoleAssistant, RoleFirstParty, "quiet", "reader", RoleRecipe, RoleSigned}) {
 		t.Errorf("names %v", got)
 	}
 	if _, err := roles.Get("nobody"); !fault.Is(err, fault.NotFound) {
