@@ -22,6 +22,8 @@ type Within struct {
 	Bounds []Bound     `json:"bounds,omitempty"` // what the turn can hold at most
 	// Observe lets the turn read and remember and nothing else, whatever its agent may do.
 	Observe bool `json:"observe,omitempty"`
+	// Lends are the tools that a loop provides and lends to this turn alone.
+	Lends []string `json:"lends,omitempty"`
 }
 
 // Bound is a layer of rules as it is kept.

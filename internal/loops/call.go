@@ -3,6 +3,7 @@ package loops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 
@@ -92,10 +93,22 @@ func (k *Kit) failure(res act.Result) error {
 		return err
 	}
 	hint := "ombud caps grant " + k.who.Subject + " " + strings.Join(res.Scopes, " ")
-	if k.who.Own != nil {
+	if strings.HasPrefix(k.who.Subject, "recipe:") {
 		hint = "add to its grants: " + strings.Join(res.Scopes, ", ")
 	}
-	return err.WithHint("%s", hint)
+	return refusedError{err.WithHint("%s", hint)}
+}
+
+// refusedError is a call that policy or a person did not let be made.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// Refused reports whether a method of a kit failed because policy or a person did not let
+// it be done; one that a tool failed with is not that.
+func Refused(err error) bool {
+	_, is := errors.AsType[refusedError](err)
+	return is
 }
 
 // The steps of a piece of work that is a run of its own, behind its name: the wait, and

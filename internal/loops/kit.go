@@ -51,10 +51,12 @@ type Deps struct {
 	Approvals *approval.Approvals
 	Blobs     *blob.Store
 	Triggers  Starter
-	Held      Holder           // nil: nothing beside the roles
-	Usual     policy.Level     // where the operator set no level
-	Hide      *redact.Redactor // takes known values out of what is kept; nil: none are known
-	Logger    *slog.Logger
+	Held      Holder       // nil: nothing beside the roles
+	Usual     policy.Level // where the operator set no level
+	// Chats are the operator's chats on the channels there are; nil: none.
+	Chats  func(ctx context.Context) ([]string, error)
+	Hide   *redact.Redactor // takes known values out of what is kept; nil: none are known
+	Logger *slog.Logger
 }
 
 // Limits bound one run. Zero fields have the defaults in the comments.
@@ -91,6 +93,7 @@ type Actor struct {
 	Agent  string            // who is asked and whose memory is used; "" for the default
 	Config map[string]string // its settings
 	Limits Limits
+	Lends  []string // tools of its own, for the turns it asks for
 }
 
 // Kit is what one run of a loop or a recipe works with. Its methods may be called from

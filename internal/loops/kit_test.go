@@ -72,7 +72,7 @@ func TestEveryVerbDoesWhatItSays(t *testing.T) {
 		steps := h.steps(rec.ID)
 		for _, s := range []string{
 			"tool ask done", "run ask/run done", "tool observe done", "model gateway done", "model summary done", "tool tool done", "tool http done",
-			"tool remember done", "tool recall done", "rows set done", "rows get done", "log log done", "tool remind done", "tool notify done", "tool send done",
+			"tool remember done", "tool recall done", "tool set done", "tool get done", "log log done", "tool remind done", "tool notify done", "tool send done",
 		} {
 			if !slices.Contains(steps, s) {
 				t.Errorf("no step %q among %q", s, steps)

@@ -11,10 +11,8 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
-	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/label"
-	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -42,30 +40,18 @@ type Entry struct {
 // ShortSet keeps a value for ttl, for good if that is 0. It has the label of all the run
 // has read. Short memory is the loop's own: no agent sees it.
 func (k *Kit) ShortSet(ctx context.Context, step, group, key, value string, ttl time.Duration) error {
-	return k.rows(ctx, step, func(ctx context.Context, tx *db.Tx) error {
-		expires := int64(0)
-		if ttl > 0 {
-			expires = tx.Now() + ttl.Microseconds()
-		}
-		n := note{Group: group, Key: key, Value: guard.CleanText(value), Label: label.Join(k.Label(), own())}
-		return k.d.setNote(ctx, tx, k.who.Subject, n, expires)
-	})
+	return k.plain(ctx, step, toolNote, noteInput{Group: group, Key: key, Value: value, TTL: max(0, ttl.Microseconds())})
 }
 
 // ShortForget drops a value.
 func (k *Kit) ShortForget(ctx context.Context, step, group, key string) error {
-	return k.rows(ctx, step, func(ctx context.Context, tx *db.Tx) error {
-		grp, entry := k.d.noteKeys(k.who.Subject, group, key)
-		_, err := tx.Exec(ctx, "DELETE FROM loop_notes WHERE grp = $1 AND entry = $2", grp, entry)
-		return err
-	})
+	return k.plain(ctx, step, toolNote, noteInput{Group: group, Key: key, Forget: true})
 }
 
 // ShortGet returns a value that was kept, if it is there still.
 func (k *Kit) ShortGet(ctx context.Context, step, group, key string) (value string, found bool, err error) {
-	notes, err := k.notes(ctx, step, group, &key)
+	notes, err := k.notes(ctx, step, notesInput{Group: group, Key: &key})
 	for _, n := range notes {
-		k.saw(n.Label, n.Value)
 		value = n.Value
 	}
 	return value, len(notes) > 0, err
@@ -73,28 +59,11 @@ func (k *Kit) ShortGet(ctx context.Context, step, group, key string) (value stri
 
 // ShortAll returns all that is kept in a group, in order of the keys.
 func (k *Kit) ShortAll(ctx context.Context, step, group string) (out []Entry, err error) {
-	notes, err := k.notes(ctx, step, group, nil)
+	notes, err := k.notes(ctx, step, notesInput{Group: group})
 	for _, n := range notes {
-		k.saw(n.Label, n.Value)
 		out = append(out, Entry{n.Key, n.Value})
 	}
 	return out, err
-}
-
-// notes reads what is asked for as a step: what it was then it stays for the run.
-func (k *Kit) notes(ctx context.Context, step, group string, key *string) (found []note, err error) {
-	err = k.value(step, &found, func(step string) (run.Outcome, error) {
-		spec := run.StepSpec{Name: step, Kind: "rows", Policy: run.Policy{Kind: run.Repeatable}, Lazy: true}
-		return k.r.Do(ctx, spec, func(ctx context.Context) run.Outcome {
-			var list []note
-			err := k.d.DB.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-				list, err = k.d.loadNotes(ctx, q, k.who.Subject, group, key)
-				return err
-			})
-			return cameTo(list, err)
-		})
-	})
-	return found, err
 }
 
 // noteKeys are what a group and an entry of it are found by. Quoted, keys that differ in

@@ -40,6 +40,7 @@ type askInput struct {
 	Observe bool          `json:"observe,omitempty"`
 	First   bool          `json:"first,omitempty"` // of the run: its conversation begins anew
 	Bounds  []agent.Bound `json:"bounds,omitempty"`
+	Lends   []string      `json:"lends,omitempty"` // tools of the loop's own
 }
 
 type modelInput struct {
@@ -147,7 +148,10 @@ func (t Tools) Register(r *tool.Registry) error {
 		return text + "; if you accept, " + in.Agent + " is told: " + tool.Show(in.Action)
 	})
 
+	note, notes := t.noteTools(base)
+
 	return errors.Join(
+		r.Add(note, t.note), r.Add(notes, t.notes),
 		r.Add(ask, t.ask), r.Add(model, nothing), r.Add(harness, t.harness),
 		r.Add(send, t.send), r.Add(start, t.start), r.Add(propose, t.propose),
 	)
@@ -206,7 +210,7 @@ func (t Tools) ask(ctx context.Context, inv tool.Invocation) (tool.Output, error
 			return tool.Output{}, err
 		}
 	}
-	return t.said(ctx, inv, in.Agent, in.Prompt, false, agent.Within{Parent: inv.Run, Bounds: in.Bounds, Observe: in.Observe})
+	return t.said(ctx, inv, in.Agent, in.Prompt, false, agent.Within{Parent: inv.Run, Bounds: in.Bounds, Lends: in.Lends, Observe: in.Observe})
 }
 
 // propose is called when the operator has accepted: the action is an instruction now.

@@ -25,6 +25,9 @@ func (k *Kit) Observe(ctx context.Context, step, prompt string) (string, error) 
 
 func (k *Kit) ask(ctx context.Context, step string, in askInput) (reply string, err error) {
 	in.Agent, in.Bounds, in.First = k.who.Agent, k.askBounds(), k.firstAsk()
+	if !in.Observe {
+		in.Lends = k.who.Lends
+	}
 	err = k.each(step, func(step string) error {
 		return k.child(ctx, step, toolAsk, in, func(rec run.Record) error {
 			answer, ok := agent.OutcomeOf(rec)
