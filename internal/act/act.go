@@ -178,6 +178,11 @@ func (a *Act) judge(k *call) policy.Decision {
 			Effect: policy.Deny, Code: "subject", Layer: "tool", Text: k.Tool + " can be called by what ombud does by itself only",
 		}}}
 	}
+	if k.def.Lent && !k.Lent {
+		return policy.Decision{Effect: policy.Deny, Reasons: []policy.Reason{{
+			Effect: policy.Deny, Code: "subject", Layer: "tool", Text: k.Tool + " can be called only by an agent that works for the loop it belongs to",
+		}}}
+	}
 	d := a.Decide(k.permit)
 	if k.Review && d.Effect == policy.Allow {
 		return policy.Decision{Effect: policy.Ask, Park: true, Reasons: []policy.Reason{{

@@ -39,6 +39,8 @@ type Call struct {
 	// Within is set by work that ombud does by itself, which alone can call the tools
 	// that are for it.
 	Within bool
+	// Lent says that the tool was lent to the work that makes the call.
+	Lent bool
 	// Patient lets the run wait for a person as long as the question is open, and not
 	// only for the time that a conversation would.
 	Patient bool

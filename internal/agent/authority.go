@@ -25,10 +25,12 @@ func (a *Agents) authority(ctx context.Context, in TurnInput) (*act.Authority, e
 		return nil, err
 	}
 	p := i.permit(held)
+	p.Tier = in.Tier
+	in.Within.lend(&p)
 	p.Bounds = append(p.Bounds, in.Within.layers()...)
 	return &act.Authority{
 		Subject: p.Subject, Agent: i.Name, Conversation: in.Conversation, Readers: in.Audience, Grants: p.Grants, Role: p.Role, Bounds: p.Bounds,
-		Tier: in.Tier, Standing: p.Standing, Autonomy: p.Autonomy, Unattended: in.Unattended,
+		Tier: p.Tier, Standing: p.Standing, Autonomy: p.Autonomy, Unattended: in.Unattended,
 	}, nil
 }
 

@@ -114,7 +114,9 @@ func (t *turn) call(ctx context.Context, n, i int, c model.ToolCall, at label.La
 		}
 	}
 	name := c.Name
-	if t.identity.Tools != nil && !allowedTool(t.identity.Tools, name) {
+	d, known := t.a.Tools.Get(name)
+	lent := known == nil && t.in.Within.lent(d)
+	if t.identity.Tools != nil && !allowedTool(t.identity.Tools, name) && !lent {
 		if d, err := t.a.Tools.Get(name); err == nil {
 			name = d.Name + " (not among the tools of this agent)"
 		}
@@ -123,8 +125,11 @@ func (t *turn) call(ctx context.Context, n, i int, c model.ToolCall, at label.La
 		name = d.Name + " (this turn only observes)"
 	}
 	res, err := t.a.Act.Call(ctx, t.r, act.Call{
-		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Said: t.snap.said(),
+		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Said: t.snap.said(), Lent: lent,
 	})
+	if err == nil && lent && res.Status == act.OK {
+		res, err = t.borrowed(ctx, step, res)
+	}
 	if err != nil && ctx.Err() != nil && fault.ClassOf(err) == fault.Cancelled {
 		return res, context.Cause(ctx)
 	}

@@ -225,7 +225,8 @@ func (a *Agents) system(in TurnInput, who Identity, facts []Fact, fence guard.Fe
 func (a *Agents) specs(who Identity, in TurnInput) []model.ToolSpec {
 	var out []model.ToolSpec
 	for _, d := range a.Tools.List() {
-		if d.Only != "" || d.Within || who.Tools != nil && !allowedTool(who.Tools, d.Name) || in.Within.Observe && !observes(d) {
+		lent := in.Within.lent(d)
+		if d.Only != "" || d.Within || d.Lent && !lent || who.Tools != nil && !allowedTool(who.Tools, d.Name) && !lent || in.Within.Observe && !observes(d) {
 			continue
 		}
 		out = append(out, model.ToolSpec{Name: d.Name, Description: d.Description, Schema: d.Input})

@@ -64,6 +64,9 @@ type Definition struct {
 	// Within says that the tool is for work ombud does by itself, such as a loop or a
 	// recipe: no agent and no job is told of it or can call it, whatever it was granted.
 	Within bool
+	// Lent says that the tool is told to and called by the turns it was lent to only. It is
+	// local, and its result is the id of the run it started, which the turn waits for.
+	Lent bool
 	// Touches names the files and directories, absolute, that a call may change; a
 	// directory stands for all below it. What keeps files for undo goes by it. Nil: no
 	// files that anybody would want back.
