@@ -269,7 +269,8 @@ func httpCall(ctx context.Context, i *instance, req abi.Request) (any, error) {
 	host := strings.ToLower(u.Hostname())
 	if !slices.ContainsFunc(i.r.manifest.Capabilities, func(c string) bool {
 		pattern, ok := strings.CutPrefix(c, "http:")
-		return ok && covers(strings.ToLower(pattern), host)
+		pattern = strings.ToLower(pattern)
+		return ok && (covers(pattern, host) || covers(pattern, strings.ToLower(u.Host)))
 	}) {
 		return nil, fmt.Errorf("the manifest does not name the host %s", host)
 	}
@@ -322,7 +323,7 @@ func toolCall(ctx context.Context, i *instance, req abi.ToolCall) (any, error) {
 		}
 	}
 	out, err := i.kit().Tool(ctx, req.Name, input)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrRefused)) {
+	if err != nil && (ctx.Err() != nil || errors.Is(err, ErrRefused) || errors.Is(err, ErrStop) || errors.Is(err, ErrUnknown)) {
 		return nil, err
 	}
 	text := ""

@@ -1,0 +1,295 @@
+package signed
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/wasmloop"
+)
+
+// made is one host call as it was first made: the step that is kept in front of the call's
+// own. By it a call that is made again is known.
+type made struct {
+	Call    string `json:"call"`    // the host function
+	Request []byte `json:"request"` //
+	At      int64  `json:"at"`      // Unix µs
+	Attempt int    `json:"attempt"`
+
+	n    int
+	step string
+	seq  int64
+}
+
+// The step of call n is h/n, and what was made is h/n/made.
+const (
+	callPrefix = "h/"
+	madeSuffix = "/made"
+	madeKind   = "host call"
+	stepPrefix = "s/"
+	begunStep  = "/begun"
+)
+
+// record matches the calls of one execution with those that were made in earlier ones.
+type record struct {
+	r    *run.Run
+	base context.Context // of the execution
+	now  func() int64    // Unix µs
+
+	n      int             // calls so far
+	steps  map[string]made // by the name of the call's step
+	times  map[int]int64   // when call n was made
+	last   made            // the newest of all
+	latest string          // the step of the call that was made or answered last
+
+	mu     sync.Mutex
+	within bool // a call is under way
+	halted bool
+}
+
+// newRecord reads what the run has made.
+func newRecord(ctx context.Context, r *run.Run, now func() int64) (*record, error) {
+	c := &record{r: r, base: ctx, now: now, steps: map[string]made{}, times: map[int]int64{}}
+	var bad error
+	r.Any(func(s run.Step) bool {
+		step, is := strings.CutSuffix(s.Name, madeSuffix)
+		if !is || s.Kind != madeKind || s.State != run.Done {
+			return false
+		}
+		var m made
+		if err := json.Unmarshal(s.Result, &m); err != nil {
+			bad = fault.New(fault.Verification, "the step %s of run %s: %w", s.Name, r.ID(), err)
+			return true
+		}
+		m.n, m.step, m.seq = numberOf(step), step, s.Seq
+		c.steps[step], c.times[m.n] = m, max(c.times[m.n], m.At)
+		if m.seq > c.last.seq {
+			c.last = m
+		}
+		return false
+	})
+	return c, bad
+}
+
+func numberOf(step string) int {
+	digits, _, _ := strings.Cut(strings.TrimPrefix(step, callPrefix), "~")
+	n, _ := strconv.Atoi(digits) // we wrote it
+	return n
+}
+
+// open reports whether call n is the one at which the last execution stopped, in this
+// attempt of the run: what it came to was never seen by the module.
+func (c *record) open(n int) bool {
+	return c.last.n == n && c.last.Attempt == c.r.Record().Attempt
+}
+
+// match finds the step of the next call and the request to make it with. A call that was
+// made with the same request is that one; the one at which the run stopped goes on as it
+// was begun, whatever its request says now; any other is new.
+func (c *record) match(ctx context.Context, call string, request []byte) (step string, with []byte, err error) {
+	c.n++
+	step = callPrefix + strconv.Itoa(c.n)
+	if c.open(c.n) && c.last.Call == call {
+		c.latest = c.last.step
+		return c.last.step, c.last.Request, nil
+	}
+	for _, name := range []string{step, step + "~" + short(call, request)} {
+		m, there := c.steps[name]
+		switch {
+		case there && m.Call == call && bytes.Equal(m.Request, request):
+			c.latest = name
+			return name, request, nil
+		case !there:
+			c.latest = name
+			return name, request, c.make(ctx, name, made{Call: call, Request: bytes.Clone(request), n: c.n})
+		}
+	}
+	return "", nil, fault.New(fault.Internal, "two calls of run %s have the step %s", c.r.ID(), step)
+}
+
+// short tells requests apart.
+func short(call string, request []byte) string {
+	sum := sha256.Sum256(append([]byte(call+"\x00"), request...))
+	return hex.EncodeToString(sum[:6])
+}
+
+// make records a call that is about to be made. It rides with the commit of the call.
+func (c *record) make(ctx context.Context, step string, m made) error {
+	m.At, m.Attempt, m.step = c.now(), c.r.Record().Attempt, step
+	spec := run.StepSpec{Name: step + madeSuffix, Kind: madeKind, Policy: run.Policy{Kind: run.Repeatable}, Lazy: true}
+	_, err := c.r.Do(ctx, spec, func(context.Context) run.Outcome {
+		raw, err := json.Marshal(m)
+		if err != nil {
+			return run.Fail(err)
+		}
+		return run.Succeed(raw)
+	})
+	c.steps[step], c.last = m, made{} // from here on nothing is open
+	return err
+}
+
+// replaying reports whether the next call was made in an earlier execution.
+func (c *record) replaying() bool { return c.times[c.n+1] > 0 }
+
+// clock is the wall clock of the module: while calls are answered from the record, the time
+// at which the next of them was made.
+func (c *record) clock() time.Time {
+	if at := c.times[c.n+1]; at > 0 {
+		return time.UnixMicro(at)
+	}
+	return time.UnixMicro(c.now())
+}
+
+// place is where the module is, in the steps of its calls.
+func (c *record) place() string {
+	if c.latest == "" {
+		return "0"
+	}
+	return strings.TrimPrefix(c.latest, callPrefix)
+}
+
+// enter begins a call; it fails once the daemon stops.
+func (c *record) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.halted {
+		return c.stopping()
+	}
+	c.within = true
+	return nil
+}
+
+// exit ends it.
+func (c *record) exit() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.within = false
+	if c.halted {
+		return c.stopping()
+	}
+	return nil
+}
+
+// stopping is the engine's word that the daemon stops: it begins no step any more.
+func (c *record) stopping() error {
+	_, err := c.r.Step(c.base, "stopping", run.Policy{Kind: run.Repeatable}, func(context.Context) (json.RawMessage, error) { return nil, nil })
+	return err
+}
+
+// halt stops the module when the daemon stops: at once if it computes, else behind the call
+// it waits for. All it did is recorded, and it goes on at the next start.
+func (c *record) halt(stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.halted = true
+	if !c.within {
+		stop()
+	}
+}
+
+// around does one host call of the module as a step.
+func (k *kit) around(ctx context.Context, c wasmloop.Call, do func(context.Context, []byte) ([]byte, error)) (answer []byte, err error) {
+	if k.why != nil {
+		return nil, wasmloop.ErrStop
+	}
+	if err := k.enter(); err != nil {
+		return nil, k.end(err)
+	}
+	defer func() {
+		if stop := k.exit(); stop != nil {
+			answer, err = nil, k.end(stop)
+		}
+	}()
+	if k.n >= maxCalls {
+		return nil, k.end(fault.New(fault.Invalid, "%s made %d host calls that reach something, the most one run can", k.k.Subject(), maxCalls))
+	}
+	step, request, err := k.match(ctx, c.Name, c.Request)
+	if err != nil {
+		return nil, k.told(err)
+	}
+	k.ctx, k.step, k.behind = ctx, step, 0
+	return do(ctx, request)
+}
+
+// ended is the record of a step of the module's own, with where the module was at its end:
+// the calls within it are not made again where it is answered from here.
+type ended struct {
+	Result json.RawMessage `json:"result"`
+	Calls  int             `json:"calls"`
+	Latest string          `json:"latest,omitempty"`
+	Behind int             `json:"behind,omitempty"`
+	Label  label.Label     `json:"label"`
+}
+
+// StepBegin returns what a step of the module came to. One that must not be done twice is
+// unknown where it was begun, no host call was made in it, and nobody can tell whether the
+// module came to its end: only a call leaves something outside of the module, and those are
+// in the record.
+func (k *kit) StepBegin(_ context.Context, name string, once bool) (json.RawMessage, bool, error) {
+	if name == "" || len(name) > maxName {
+		return nil, false, fmt.Errorf("%w request: a step has a name of 1 to %d bytes", wasmloop.ErrMalformed, maxName)
+	}
+	if k.why != nil {
+		return nil, false, wasmloop.ErrStop
+	}
+	if raw, done := k.k.Done(stepPrefix + name); done {
+		var e ended
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return nil, false, fault.New(fault.Verification, "the step %q: %w", name, err)
+		}
+		k.n, k.latest, k.behind = max(k.n, e.Calls), e.Latest, e.Behind
+		k.k.ReadJSON(e.Label, e.Result)
+		return e.Result, true, nil
+	}
+	if !once {
+		return nil, false, nil
+	}
+	return nil, false, k.begin(stepPrefix + name)
+}
+
+// begin records that a step that must not be done twice is begun.
+func (k *kit) begin(step string) error {
+	attempt := k.r.Record().Attempt
+	if s, there := k.r.Recorded(step + begunStep + strconv.Itoa(attempt)); there {
+		if k.callBehind(s.Seq) {
+			return nil // it stopped at a call
+		}
+		return fmt.Errorf("%w: it was begun, and the daemon ended before it did", wasmloop.ErrUnknown)
+	}
+	spec := run.StepSpec{Name: step + begunStep + strconv.Itoa(attempt), Kind: "begun"}
+	_, err := k.r.DoTx(k.base, spec, func(context.Context, *db.Tx) run.Outcome { return run.Succeed(nil) })
+	return k.told(err)
+}
+
+// callBehind reports whether a call was recorded behind a step.
+func (c *record) callBehind(seq int64) bool {
+	return c.r.Any(func(s run.Step) bool { return s.Kind == madeKind && s.Seq > seq })
+}
+
+const maxName = 200
+
+// StepEnd records what a step came to.
+func (k *kit) StepEnd(_ context.Context, name string, result json.RawMessage) error {
+	if k.why != nil {
+		return wasmloop.ErrStop
+	}
+	raw, err := json.Marshal(ended{
+		Result: result, Calls: k.n, Latest: k.latest, Behind: k.behind, Label: k.k.Label(),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = k.k.Step(k.base, stepPrefix+name, func(context.Context) (json.RawMessage, error) { return raw, nil })
+	return k.told(err)
+}
