@@ -117,6 +117,9 @@ var floors = map[string]floor{
 	"internal/db/dbtest":       support,
 	"internal/laws":            support,
 	"internal/model/modeltest": support,
+
+	"internal/signed/signedtest": support,
+
 	"bench":                    support,
 	"examples/*":               support,
 	"examples/loops/*":         support,

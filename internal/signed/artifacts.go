@@ -33,25 +33,28 @@ func Sum(data []byte) string {
 
 func pieceRow(sha string, n int) string { return sha + "/" + strconv.Itoa(n) }
 
-// keep writes the pieces of an artifact. Nothing refers to them before wholeTx.
+// keep writes the pieces of an artifact, a transaction each. Nothing refers to them before
+// wholeTx.
 func (l *Library) keep(ctx context.Context, name, sha string, data []byte) error {
 	for n, piece := range slices.Collect(slices.Chunk(data, pieceSize)) {
 		sealed := l.d.Vault.Seal(vault.SignedPiece, pieceRow(sha, n), piece)
-		err := l.d.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.Exec(ctx, `INSERT INTO signed_artifacts (sha, name, size, pieces, at) VALUES ($1, $2, $3, 0, $4)
-				ON CONFLICT (sha) DO UPDATE SET at = excluded.at`, sha, name, len(data), tx.Now())
-			if err != nil {
-				return err
-			}
-			_, err = tx.Exec(ctx, `INSERT INTO signed_pieces (sha, n, data) VALUES ($1, $2, $3)
-				ON CONFLICT (sha, n) DO UPDATE SET data = excluded.data`, sha, n, sealed)
-			return err
-		})
+		err := l.d.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return keepTx(ctx, tx, name, sha, len(data), n, sealed) })
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func keepTx(ctx context.Context, tx *db.Tx, name, sha string, size, n int, sealed []byte) error {
+	_, err := tx.Exec(ctx, `INSERT INTO signed_artifacts (sha, name, size, pieces, at) VALUES ($1, $2, $3, 0, $4)
+		ON CONFLICT (sha) DO UPDATE SET at = excluded.at`, sha, name, size, tx.Now())
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO signed_pieces (sha, n, data) VALUES ($1, $2, $3)
+		ON CONFLICT (sha, n) DO UPDATE SET data = excluded.data`, sha, n, sealed)
+	return err
 }
 
 // wholeTx says that all of an artifact is there. Conflict if what was written is not.

@@ -56,8 +56,8 @@ type Deps struct {
 	Targets Targets
 	// Taken reports whether a loop that is compiled in has the name.
 	Taken func(name string) bool
-	// HasTool reports whether there is a tool of that name. Default none is missed.
-	HasTool func(name string) bool
+	// Tool tells of a tool by its name, if there is one.
+	Tool func(name string) (ToolFacts, bool)
 	// Prepare is called with what is about to be installed, before anything is written. Its
 	// error refuses it. It may compile the module.
 	Prepare func(ctx context.Context, a *wasmloop.Artifact) error
@@ -68,6 +68,12 @@ type Deps struct {
 	// Tell tells the operator, in a transaction.
 	Tell   func(ctx context.Context, tx *db.Tx, cause, text string) error
 	Logger *slog.Logger
+}
+
+// ToolFacts are what a person is told of a tool that a loop wants to call.
+type ToolFacts struct {
+	ReadOnly     bool // it changes nothing
+	Irreversible bool // what it changes cannot be taken back
 }
 
 // Library is every signed loop of an instance. It is safe for concurrent use.
@@ -84,8 +90,8 @@ func New(d Deps) *Library {
 	if d.Taken == nil {
 		d.Taken = func(string) bool { return false }
 	}
-	if d.HasTool == nil {
-		d.HasTool = func(string) bool { return true }
+	if d.Tool == nil {
+		d.Tool = func(string) (ToolFacts, bool) { return ToolFacts{}, false }
 	}
 	if d.Prepare == nil {
 		d.Prepare = func(context.Context, *wasmloop.Artifact) error { return nil }
@@ -123,6 +129,8 @@ type Installed struct {
 	// Revoked is the key it is signed by that was revoked, "" if none was. Nothing of it
 	// runs then.
 	Revoked string `json:"-"`
+	// Shadowed says that a loop that is compiled in has its name now, and has what starts it.
+	Shadowed bool `json:"-"`
 	// Problem says why the row cannot be read; it then starts nothing.
 	Problem error `json:"-"`
 }
@@ -149,6 +157,8 @@ func (x *Installed) Stopped() string {
 		return "its row cannot be read: " + x.Problem.Error()
 	case x.Revoked != "":
 		return "the key " + x.Revoked + ", by which it is signed, is revoked"
+	case x.Shadowed:
+		return "a loop that is a part of ombud has its name"
 	}
 	return ""
 }

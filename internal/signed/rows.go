@@ -45,6 +45,7 @@ func (l *Library) listIn(ctx context.Context, q db.Q) ([]Installed, error) {
 	}
 	for i := range list {
 		list[i].judge(revoked)
+		list[i].Shadowed = l.d.Taken(list[i].Name)
 	}
 	slices.SortFunc(list, func(a, b Installed) int {
 		if a.Name < b.Name {
@@ -65,6 +66,7 @@ func (l *Library) getIn(ctx context.Context, q db.Q, name string) (Installed, er
 	}
 	revoked, err := l.keysIn(ctx, q, Revoked)
 	x.judge(revoked)
+	x.Shadowed = l.d.Taken(name)
 	return x, err
 }
 

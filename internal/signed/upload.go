@@ -15,7 +15,7 @@ const (
 	MaxPiece = 4 << 20
 	// uploadFor is how long an artifact that was handed over is held.
 	uploadFor = 15 * time.Minute
-	// maxUploads is how many are held at a time.
+	// maxUploads is how many are held at a time; one more takes the place of the oldest.
 	maxUploads = 4
 )
 
@@ -48,9 +48,6 @@ func (l *Library) Upload(sha string, size, offset int, piece []byte) (have int, 
 		return 0, fault.New(fault.Invalid, "a piece has at most %d bytes, not %d", MaxPiece, len(piece))
 	}
 	u := l.uploads.of(sha, size, now)
-	if u == nil {
-		return 0, fault.New(fault.Unavailable, "%d artifacts are being looked at", maxUploads).WithHint("try again in some minutes")
-	}
 	u.at = now
 	if len(u.data) == size { // it is whole: handing it over again changes nothing
 		return size, nil
@@ -66,18 +63,21 @@ func (l *Library) Upload(sha string, size, offset int, piece []byte) (have int, 
 	return len(u.data), nil
 }
 
-// of is the upload of a file, begun if there is none. nil: there are too many.
+// of is the upload of a file, begun if there is none.
 func (s *uploads) of(sha string, size int, now int64) *upload {
+	oldest := ""
 	for key, u := range s.all {
 		if now-u.at > uploadFor.Microseconds() || key == sha && u.size != size {
 			delete(s.all, key)
+		} else if oldest == "" || u.at < s.all[oldest].at {
+			oldest = key
 		}
 	}
 	if u := s.all[sha]; u != nil {
 		return u
 	}
 	if len(s.all) >= maxUploads {
-		return nil
+		delete(s.all, oldest)
 	}
 	if s.all == nil {
 		s.all = map[string]*upload{}
