@@ -45,6 +45,8 @@ type Index struct {
 	// can be offered; the operator still has to accept it, since a key that vouches for
 	// itself vouches for nothing.
 	RegistryKey string `json:"registry_key,omitempty"`
+	// Signature covers all of the index. KARMAX's have none.
+	Signature *IndexSignature `json:"signature,omitempty"`
 }
 
 // RegistryEntry is one installable thing in a registry.
