@@ -62,7 +62,7 @@ func (i *instance) call(ctx context.Context, mem api.Memory, namePtr, nameLen, r
 		return code
 	}
 	if uint64(len(answer)) > uint64(outCap) {
-		i.kept = &keptAnswer{name, bytes.Clone(req), answer}
+		i.kept = &keptAnswer{name, req, answer}
 		return codeShort
 	}
 	if len(answer) > 0 && !mem.Write(outPtr, answer) {
@@ -126,7 +126,8 @@ func (i *instance) make(ctx context.Context, name string, fn hostFunc, req []byt
 	return answer, err
 }
 
-// read copies nothing: what it returns is the module's own memory.
+// read copies: a handler that is given up on may still hold what it was given when the
+// memory belongs to another run.
 func read(mem api.Memory, ptr, n uint32) ([]byte, bool) {
 	switch {
 	case n > maxRequest:
@@ -134,7 +135,8 @@ func read(mem api.Memory, ptr, n uint32) ([]byte, bool) {
 	case n == 0:
 		return nil, true
 	}
-	return mem.Read(ptr, n)
+	own, ok := mem.Read(ptr, n)
+	return bytes.Clone(own), ok
 }
 
 func (i *instance) failed(name string, err error) {
@@ -148,7 +150,7 @@ func (i *instance) allowed(ctx context.Context, class, value string) error {
 	return i.host.Grants.Allow(ctx, class, value)
 }
 
-// hostFunc is one host function. A handler may keep nothing of its request.
+// hostFunc is one host function.
 type hostFunc struct {
 	free  bool   // it reaches nothing, so it has no number and nobody records it
 	class string // of the grant it needs, "" for none

@@ -49,8 +49,9 @@ func (i *instance) open(ctx context.Context, use func(context.Context, api.Modul
 	ctx = context.WithValue(ctx, instanceKey{}, i)
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().
 		WithWalltime(i.walltime, sys.ClockResolution(time.Microsecond)).WithSysNanotime().WithRandSource(rand.Reader).
+		WithNanosleep(func(ns int64) { sleep(ctx, ns) }).
 		WithStdout(printer{i, "stdout"}).WithStderr(printer{i, "stderr"})
-	mod, err := i.r.runtime.InstantiateModule(ctx, i.r.module, config)
+	mod, err := i.r.engine.runtime.InstantiateModule(ctx, i.r.engine.module, config)
 	if err != nil {
 		return err
 	}
@@ -65,6 +66,16 @@ func (i *instance) open(ctx context.Context, use func(context.Context, api.Modul
 		}
 	}
 	return use(ctx, mod)
+}
+
+// sleep is how a module waits. The engine would have it look at the clock again and again.
+func sleep(ctx context.Context, ns int64) {
+	t := time.NewTimer(time.Duration(ns))
+	defer t.Stop()
+	select {
+	case <-ctx.Done(): // and the module ends as soon as it goes on
+	case <-t.C:
+	}
 }
 
 // printer takes what a module prints, as one line of the log a write.

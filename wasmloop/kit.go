@@ -72,6 +72,8 @@ type Options struct {
 	Log *slog.Logger
 	// CacheDir persists compiled modules, since to compile is what takes long.
 	CacheDir string
+	// CacheLimit bounds the bytes of the compiled modules in CacheDir; default 512 MiB.
+	CacheLimit int64
 	// Limits bound a run; zero fields have defaults.
 	Limits Limits
 	// Around, if set, is called in place of each host call that reaches something.
@@ -130,7 +132,7 @@ func (o Options) host(ctx context.Context) Host {
 type Call struct {
 	N       int    // from 1, in the order the module makes them; those that reach nothing do not count
 	Name    string // of the host function
-	Request []byte // as the module gave it; valid until Around returns
+	Request []byte // as the module gave it
 }
 
 // Limits bound what one run may use.

@@ -1,7 +1,6 @@
 package wasmloop
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,7 +128,7 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 			return status, []byte(err.Error())
 		}
 	}
-	answer, err := i.make(ctx, name, fn, bytes.Clone(req))
+	answer, err := i.make(ctx, name, fn, req)
 	switch {
 	case err == nil:
 		return StatusOK, answer

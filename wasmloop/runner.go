@@ -43,9 +43,7 @@ type Runner struct {
 	opt      Options
 	space    string // the memory namespace
 
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache
-	module  wazero.CompiledModule
+	engine *engine
 
 	running sync.Mutex // one run at a time
 	serving sync.Mutex // one tool at a time, also while a run waits for it
@@ -53,13 +51,27 @@ type Runner struct {
 
 // NewRunner compiles a verified artifact. It takes an Artifact rather than bytes, because
 // an Artifact is what Verify produces.
-func NewRunner(ctx context.Context, a *Artifact, opts Options) (_ *Runner, err error) {
+func NewRunner(ctx context.Context, a *Artifact, opts Options) (*Runner, error) {
+	if opts.Kit == nil {
+		return nil, errors.New("a runner needs a Kit")
+	}
+	return newRunner(ctx, a, opts)
+}
+
+// Compile compiles an artifact into the cache of opts, so that nobody waits for it later,
+// and refuses what NewRunner would refuse. It needs no Kit.
+func Compile(ctx context.Context, a *Artifact, opts Options) error {
+	r, err := newRunner(ctx, a, opts)
+	if err != nil {
+		return err
+	}
+	return r.Close(ctx)
+}
+
+func newRunner(ctx context.Context, a *Artifact, opts Options) (_ *Runner, err error) {
 	m := a.Manifest
 	if m.MemoryMB < 0 || m.MemoryMB > maxMemoryMB {
 		return nil, fmt.Errorf("%w: %s asks for %d MiB of memory; an instance has 1 to %d", ErrMalformed, m.Name, m.MemoryMB, maxMemoryMB)
-	}
-	if opts.Kit == nil {
-		return nil, errors.New("a runner needs a Kit")
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -68,21 +80,16 @@ func NewRunner(ctx context.Context, a *Artifact, opts Options) (_ *Runner, err e
 	r := &Runner{manifest: m, opt: opts, space: namespace(m, opts.Namespace)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
+			err = errors.Join(fmt.Errorf("the module of %s: %w", m.Name, err), r.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if r.cache, err = openCache(opts.CacheDir); err != nil {
+	s, err := look(a.Module)
+	if err != nil {
 		return nil, err
 	}
-	r.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCloseOnContextDone(true).
-		WithMemoryLimitPages(uint32(m.memoryMB()*pagesPerMB)). //nolint:gosec // bounded above
-		WithCompilationCache(r.cache))
-	if err := hostModules(ctx, r.runtime); err != nil {
-		return nil, fmt.Errorf("open the sandbox: %w", err)
-	}
-	if r.module, err = r.runtime.CompileModule(ctx, a.Module); err != nil {
-		return nil, fmt.Errorf("%w: compile %s: %w", ErrMalformed, m.Name, err)
+	pages := uint32(m.memoryMB() * pagesPerMB) //nolint:gosec // bounded above
+	if r.engine, err = compile(ctx, opts, s.module(), pages); err != nil {
+		return nil, err
 	}
 	if err := r.fits(); err != nil {
 		return nil, err
@@ -90,15 +97,8 @@ func NewRunner(ctx context.Context, a *Artifact, opts Options) (_ *Runner, err e
 	return r, nil
 }
 
-func openCache(dir string) (wazero.CompilationCache, error) {
-	if dir == "" {
-		return wazero.NewCompilationCache(), nil
-	}
-	c, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open the cache of compiled modules: %w", err)
-	}
-	return c, nil
+func (r *Runner) instantiate(ctx context.Context) (api.Module, error) {
+	return r.engine.runtime.InstantiateModule(ctx, r.engine.module, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 }
 
 // hostModules gives the runtime all that a module can import.
@@ -139,35 +139,45 @@ func namespace(m Manifest, usual string) string {
 
 // fits refuses a module that cannot be run here, before it is ever tried.
 func (r *Runner) fits() error {
-	exports := r.module.ExportedFunctions()
-	name := r.manifest.Name
-	if d, there := exports[runExport]; !there || len(d.ParamTypes()) > 0 || len(d.ResultTypes()) > 0 {
-		return fmt.Errorf("%w: the module of %s does not export %q without parameters and results", ErrMalformed, name, runExport)
+	has := r.engine.module.ExportedFunctions()
+	if !is(has[runExport], nil, nil) {
+		return fmt.Errorf("%w: it does not export %q without parameters and results", ErrMalformed, runExport)
 	}
-	if r.module.ExportedMemories()["memory"] == nil {
-		return fmt.Errorf("%w: the module of %s does not export its memory", ErrMalformed, name)
+	if begin, there := has[initExport]; there && !is(begin, nil, nil) {
+		return fmt.Errorf("%w: it exports %q with parameters or results", ErrMalformed, initExport)
 	}
-	if len(r.manifest.Provides) > 0 && (exports[ToolExport] == nil || exports[AllocExport] == nil) {
-		return fmt.Errorf("%w: %s provides tools and its module does not export %q and %q", ErrMalformed, name, ToolExport, AllocExport)
+	if r.engine.module.ExportedMemories()["memory"] == nil {
+		return fmt.Errorf("%w: it does not export its memory", ErrMalformed)
 	}
-	for _, f := range r.module.ImportedFunctions() {
+	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
+	if len(r.manifest.Provides) > 0 && (!is(has[AllocExport], []api.ValueType{i32}, []api.ValueType{i32}) ||
+		!is(has[ToolExport], []api.ValueType{i32, i32}, []api.ValueType{i64})) {
+		return fmt.Errorf("%w: it provides tools and does not export %q from i32 to i32 and %q from i32 and i32 to i64", ErrMalformed, AllocExport, ToolExport)
+	}
+	for _, f := range r.engine.module.ImportedFunctions() {
 		from, fn, _ := f.Import()
-		if !slices.Contains([]string{"karmax", "ombud", wasi_snapshot_preview1.ModuleName}, from) {
-			return fmt.Errorf("%w: the module of %s imports %s.%s, which no loop may", ErrMalformed, name, from, fn)
+		host := r.engine.runtime.Module(from)
+		if host == nil {
+			return fmt.Errorf("%w: it imports %.60q.%.60q, which no loop may", ErrMalformed, from, fn)
+		}
+		if have := host.ExportedFunctionDefinitions()[fn]; have == nil || !is(have, f.ParamTypes(), f.ResultTypes()) {
+			return fmt.Errorf("%w: it imports %.60q.%.60q, which this host does not have, or not so", ErrMalformed, from, fn)
 		}
 	}
 	return nil
 }
 
+// is reports whether there is a function of this type.
+func is(f api.FunctionDefinition, params, results []api.ValueType) bool {
+	return f != nil && slices.Equal(f.ParamTypes(), params) && slices.Equal(f.ResultTypes(), results)
+}
+
 // Close releases the runtime. It is safe to call twice.
-func (r *Runner) Close(ctx context.Context) (err error) {
-	if r.runtime != nil {
-		err = r.runtime.Close(ctx)
+func (r *Runner) Close(ctx context.Context) error {
+	if r.engine == nil {
+		return nil
 	}
-	if r.cache != nil {
-		err = errors.Join(err, r.cache.Close(ctx))
-	}
-	return err
+	return r.engine.close(ctx)
 }
 
 // ProvidedTools are the tools this module implements, from its manifest.
@@ -221,5 +231,16 @@ func (r *Runner) within(err error, ctx context.Context, timeout time.Duration) e
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: %s: %w", ErrTrapped, r.manifest.Name, err)
+	return fmt.Errorf("%w: %s: %s", ErrTrapped, r.manifest.Name, trace(err))
+}
+
+// trace is what a trap is told with: the module's functions, not those of the host, and
+// not all of them.
+func trace(err error) string {
+	const most = 2000
+	text, _, _ := strings.Cut(err.Error(), "\n\nGo runtime stack trace:")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " …"
+	}
+	return text
 }

@@ -168,8 +168,8 @@ func TestAModuleThatDoesNotFitIsRefusedBeforeItRuns(t *testing.T) {
 		change func(*Manifest, *Options)
 		says   string
 	}{
-		"no wasm":                   {[]byte("no wasm"), plain, "compile"},
-		"foreign imports":           {wat(t, "foreign"), plain, "env.abort"},
+		"no wasm":                   {[]byte("no wasm"), plain, "WebAssembly"},
+		"foreign imports":           {wat(t, "foreign"), plain, `"env"."abort"`},
 		"no run":                    {wat(t, "norun"), plain, `"run"`},
 		"no memory":                 {wat(t, "nomemory"), plain, "memory"},
 		"more memory than it says":  {wat(t, "hungry"), plain, "memory"},

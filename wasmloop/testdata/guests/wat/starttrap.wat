@@ -1,0 +1,1 @@
+(module (memory (export "memory") 1) (func $t unreachable) (start $t) (func (export "run")))
