@@ -41,6 +41,7 @@ import (
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/schedule"
 	"github.com/ombud-run/ombud/internal/secret"
+	"github.com/ombud-run/ombud/internal/signed"
 	"github.com/ombud-run/ombud/internal/tool"
 	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
 	"github.com/ombud-run/ombud/internal/trigger"
@@ -148,6 +149,8 @@ type Daemon struct {
 	kit         loops.Deps // what loops and recipes work with
 	loopSet     *loops.Loops
 	health      *loops.Integrations
+	signed      *signed.Library
+	signedWork  *signed.Work
 	recipes     *recipe.Library
 	recipeWork  *recipe.Work
 	memory      *memory.Memory
@@ -203,6 +206,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
 		{"tool processes", d.processes.Start, d.processes.Stop},
 		{"recipes", d.recipes.Start, plain(d.recipes.Stop)}, // before runs of them go on: what a file grants no longer is gone
+		{"signed loops", d.startSigned, d.signedWork.Close}, // the same, and no run needs a module any more when it stops
 		{"runs", d.runs.Open, d.runs.Stop},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"loops", d.startLoops, nothing},
@@ -306,7 +310,7 @@ func (d *Daemon) forget(ctx context.Context) error {
 	_, facts := d.memory.Sweep(ctx)
 	_, checkpoints := d.checkpoints.Sweep(ctx)
 	_, blobs := d.blobs.Sweep(ctx)
-	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx))
+	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx))
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

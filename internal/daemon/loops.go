@@ -55,11 +55,22 @@ func (d *Daemon) actorOf(subject string) (loops.Actor, error) {
 	if strings.HasPrefix(subject, "recipe:") {
 		return d.recipeWork.Actor(subject)
 	}
-	return d.loopSet.Actor(subject)
+	who, err := d.loopSet.Actor(subject)
+	if fault.Is(err, fault.NotFound) && strings.HasPrefix(subject, loops.Owner+":") {
+		if _, there := d.signed.Current(strings.TrimPrefix(subject, loops.Owner+":")); there {
+			return d.signedWork.Actor(subject)
+		}
+	}
+	return who, err
 }
 
 // startLoops lets the triggers know the loops.
-func (d *Daemon) startLoops(ctx context.Context) error { return d.loopSet.StartTargets(ctx) }
+func (d *Daemon) startLoops(ctx context.Context) error {
+	if err := d.signed.StartTargets(ctx); err != nil { // first: it lets go of a name that a loop of ombud has now
+		return err
+	}
+	return d.loopSet.StartTargets(ctx)
+}
 
 // memoryOf says whose memory a subject uses: an agent its own, and what works by itself
 // that of the agent it works with.
@@ -91,24 +102,13 @@ func (d *Daemon) loopMethods(m *ipc.Mux) {
 }
 
 func (d *Daemon) loopList(ctx context.Context, req wire.LoopListRequest) (out wire.LoopListResult, err error) {
-	var list []loops.Status
 	if req.Name == "" {
-		list, err = d.loopSet.List(ctx)
-	} else {
-		list = make([]loops.Status, 1)
-		list[0], err = d.loopSet.Get(ctx, req.Name)
-	}
-	if err != nil {
+		out.Loops, err = d.everyLoop(ctx)
 		return out, err
 	}
-	for _, s := range list {
-		shown, err := d.wireLoop(ctx, s)
-		if err != nil {
-			return out, err
-		}
-		out.Loops = append(out.Loops, shown)
-	}
-	return out, nil
+	out.Loops = make([]wire.Loop, 1)
+	out.Loops[0], err = d.oneLoop(ctx, req.Name)
+	return out, err
 }
 
 func (d *Daemon) wireLoop(ctx context.Context, s loops.Status) (wire.Loop, error) {
@@ -156,15 +156,18 @@ func triggerText(on trigger.On) string {
 }
 
 func (d *Daemon) loopRun(ctx context.Context, req wire.LoopRunRequest) (wire.LoopRunResult, error) {
-	s, err := d.loopSet.Get(ctx, req.Name)
+	s, err := d.oneLoop(ctx, req.Name)
 	if err != nil {
 		return wire.LoopRunResult{}, err
+	}
+	if s.Signed != nil && s.Signed.Stopped != "" {
+		return wire.LoopRunResult{}, fault.New(fault.Denied, "loop %s: %s", s.Name, s.Signed.Stopped)
 	}
 	start := d.triggers.Manual
 	if req.Force {
 		start = d.triggers.Force
 	}
-	id, err := start(ctx, s.Standing.Name, req.Payload, byOperator)
+	id, err := start(ctx, s.Subject, req.Payload, byOperator)
 	if fault.Is(err, fault.Conflict) && s.State == loops.Disabled {
 		err = fault.New(fault.Conflict, "loop %s is disabled %s", s.Name, s.Reason).WithHint("ombud loop enable %s, or --force", s.Name)
 	}
@@ -174,17 +177,14 @@ func (d *Daemon) loopRun(ctx context.Context, req wire.LoopRunRequest) (wire.Loo
 // loopSwitch pauses or resumes a loop's target.
 func (d *Daemon) loopSwitch(do func(ctx context.Context, target, by string) (trigger.Standing, error)) func(context.Context, wire.LoopRequest) (wire.LoopResult, error) {
 	return func(ctx context.Context, req wire.LoopRequest) (out wire.LoopResult, err error) {
-		s, err := d.loopSet.Get(ctx, req.Name)
+		s, err := d.oneLoop(ctx, req.Name)
 		if err != nil {
 			return out, err
 		}
-		if _, err := do(ctx, s.Standing.Name, byOperator); err != nil {
+		if _, err := do(ctx, s.Subject, byOperator); err != nil {
 			return out, err
 		}
-		if s, err = d.loopSet.Get(ctx, req.Name); err != nil {
-			return out, err
-		}
-		out.Loop, err = d.wireLoop(ctx, s)
+		out.Loop, err = d.oneLoop(ctx, req.Name)
 		return out, err
 	}
 }

@@ -123,6 +123,9 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	if err := d.openLoops(cfg, kinds); err != nil {
 		return nil, err
 	}
+	if err := d.openSigned(kinds); err != nil {
+		return nil, err
+	}
 	if err := d.openRecipes(cfg, kinds); err != nil {
 		return nil, err
 	}

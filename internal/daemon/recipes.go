@@ -43,7 +43,7 @@ func (d *Daemon) openRecipes(cfg config.Config, kinds *run.Kinds) error {
 // recipeWorld is what recipes can refer to.
 func (d *Daemon) recipeWorld(ctx context.Context) recipe.World {
 	w := recipe.World{
-		Tools: map[string]json.RawMessage{}, Kinds: d.runs.Knows, Loops: d.loopSet.Names(),
+		Tools: map[string]json.RawMessage{}, Kinds: d.runs.Knows, Loops: d.loopNames(),
 		Secrets: func(name string) bool { return d.secrets.Check(ctx, name) == nil },
 	}
 	for _, def := range d.tools.List() {

@@ -67,6 +67,7 @@ func (d *Daemon) agentMux() *ipc.Mux {
 func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	d.scheduleMethods(m)
 	d.loopMethods(m)
+	d.signedMethods(m)
 	d.recipeMethods(m)
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)

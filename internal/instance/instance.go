@@ -188,6 +188,9 @@ func (in Instance) BackupDir() string { return filepath.Join(in.StateDir, "backu
 // kept is in the repositories.
 func (in Instance) CheckpointDir() string { return filepath.Join(in.CacheDir, "checkpoints") }
 
+// LoopCacheDir holds what the modules of signed loops were compiled to.
+func (in Instance) LoopCacheDir() string { return filepath.Join(in.CacheDir, "loops") }
+
 // Workspace is the directory the file tools work in unless configured. It is
 // not under StateDir, so that "the parent of the workspace" is never the key.
 func (in Instance) Workspace() string { return filepath.Join(in.DataDir, "workspace") }

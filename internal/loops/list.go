@@ -56,15 +56,25 @@ func (l *Loops) Get(ctx context.Context, name string) (s Status, err error) {
 	if !there {
 		return s, fault.New(fault.NotFound, "no loop is called %q", name).WithHint("the loops are %s", strings.Join(l.Names(), ", "))
 	}
-	s = Status{Loop: x, Setting: l.set[name]}
-	err = l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
-		s.Standing, err = l.targets.GetIn(ctx, q, x.subject())
+	s, err = l.d.StatusOf(ctx, l.targets, Kind, x.subject(), l.began)
+	if s.State == Off {
+		s.Reason = "loops." + name + ".enabled in the configuration"
+	}
+	s.Loop, s.Setting = x, l.set[name]
+	return s, err
+}
+
+// StatusOf is how a target does whose runs are of a kind, less what it is. since is when
+// the daemon began: what should have started before then is not held against it.
+func (d Deps) StatusOf(ctx context.Context, targets Targets, kind, subject string, since int64) (s Status, err error) {
+	err = d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		s.Standing, err = targets.GetIn(ctx, q, subject)
 		return err
 	})
 	if err != nil {
 		return s, err
 	}
-	runs, err := l.d.Runs.List(ctx, run.Filter{Kind: Kind, Key: x.subject(), Limit: maxRuns})
+	runs, err := d.Runs.List(ctx, run.Filter{Kind: kind, Key: subject, Limit: maxRuns})
 	if err != nil {
 		return s, err
 	}
@@ -81,7 +91,7 @@ func (l *Loops) Get(ctx context.Context, name string) (s Status, err error) {
 			break
 		}
 	}
-	l.judge(&s, time.UnixMicro(l.d.DB.Time()))
+	s.judge(since, time.UnixMicro(d.DB.Time()))
 	return s, nil
 }
 
@@ -102,7 +112,7 @@ func told(r run.Record) (state, reason string) {
 
 // judge puts what stands above the last run: a loop that is kept from running, and one
 // that should have run and did not.
-func (l *Loops) judge(s *Status, now time.Time) {
+func (s *Status) judge(since int64, now time.Time) {
 	switch {
 	case s.Standing.PausedBy != "":
 		s.State, s.Reason = Disabled, "by "+s.Standing.PausedBy
@@ -111,12 +121,12 @@ func (l *Loops) judge(s *Status, now time.Time) {
 		}
 		return
 	case s.Standing.Paused:
-		s.State, s.Reason = Off, "loops."+s.Name+".enabled in the configuration"
+		s.State, s.Reason = Off, ""
 		return
 	case s.State == Ailing:
 		return
 	}
-	from := time.UnixMicro(max(s.LastOK, l.began, s.Standing.Created))
+	from := time.UnixMicro(max(s.LastOK, since, s.Standing.Created))
 	for _, plan := range s.Standing.Schedules() {
 		if quiet(plan, from, now) {
 			s.State = Dark

@@ -124,6 +124,8 @@ func (l *Library) inspect(ctx context.Context, sha string, data []byte) (a *wasm
 	}
 	if a.Format() == 1 {
 		p.Warnings = l.d.Lenient(m)
+	} else if _, idle := Rules(m); len(idle) > 0 {
+		p.Warnings = append(p.Warnings, "these grant nothing here: "+strings.Join(idle, ", "))
 	}
 	if m.Webhook != "" {
 		p.Warnings = append(p.Warnings, "its webhook answers nobody until you say who may call it: ombud loop set "+m.Name+" --webhook SECRET")

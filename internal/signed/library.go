@@ -61,6 +61,8 @@ type Deps struct {
 	// Prepare is called with what is about to be installed, before anything is written. Its
 	// error refuses it. It may compile the module.
 	Prepare func(ctx context.Context, a *wasmloop.Artifact) error
+	// Changed is called after a commit that changed what is installed, or stopped.
+	Changed func()
 	// OwnKey is the public key of the publisher that this instance is, "" if it is none.
 	OwnKey func() (string, error)
 	// Lenient says what of a v1 manifest means less than it seems to.
@@ -95,6 +97,9 @@ func New(d Deps) *Library {
 	}
 	if d.Prepare == nil {
 		d.Prepare = func(context.Context, *wasmloop.Artifact) error { return nil }
+	}
+	if d.Changed == nil {
+		d.Changed = func() {}
 	}
 	if d.OwnKey == nil {
 		d.OwnKey = func() (string, error) { return "", nil }

@@ -30,7 +30,10 @@ func (l *Library) targetsTx(ctx context.Context, tx *db.Tx) error {
 	if err := l.d.Targets.ReplaceTx(ctx, tx, Owner, all); err != nil {
 		return err
 	}
-	tx.AfterCommit(func() { l.remember(list) })
+	tx.AfterCommit(func() {
+		l.remember(list)
+		l.d.Changed()
+	})
 	return nil
 }
 

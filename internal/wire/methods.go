@@ -77,6 +77,14 @@ var (
 	LoopDisable      = unary[LoopRequest, LoopResult]("loop.disable", "keeps a loop from being started by anything", repeatable)
 	LoopEnable       = unary[LoopRequest, LoopResult]("loop.enable", "lets a disabled loop be started again", repeatable)
 	LoopLogs         = unary[LoopLogsRequest, LoopLogsResult]("loop.logs", "what loops and recipes wrote to their logs", repeatable)
+	LoopUpload       = unary[LoopUploadRequest, LoopUploadResult]("loop.upload", "hands a piece of a signed loop over, to be inspected")
+	LoopInspect      = unary[LoopInspectRequest, LoopPreview]("loop.inspect", "what installing a signed loop would mean", repeatable)
+	LoopInstall      = unary[LoopInstallRequest, LoopResult]("loop.install", "installs a signed loop, or replaces its version")
+	LoopRemove       = unary[LoopRequest, Empty]("loop.remove", "takes a signed loop away")
+	LoopSet          = unary[LoopSetRequest, LoopResult]("loop.set", "changes the settings of a signed loop")
+	LoopVerify       = unary[LoopVerifyRequest, LoopVerifyResult]("loop.verify", "whether installed loops are what was approved", repeatable)
+	TrustList        = unary[Empty, TrustListResult]("trust.list", "whose signature counts", repeatable)
+	TrustChange      = unary[TrustChangeRequest, TrustChangeResult]("trust.change", "changes whose signature counts")
 	IntegrationsList = unary[IntegrationsRequest, IntegrationsResult]("integrations.list", "how everything stands that ombud depends on", repeatable)
 
 	ToolsList = unary[Empty, ToolsListResult]("tools.list", "tools, their access and those in quarantine", repeatable)
@@ -137,6 +145,8 @@ func Methods() []Method {
 		TriggersList.Method,
 		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,
 		LoopList.Method, LoopRun.Method, LoopDisable.Method, LoopEnable.Method, LoopLogs.Method, IntegrationsList.Method,
+		LoopUpload.Method, LoopInspect.Method, LoopInstall.Method, LoopRemove.Method, LoopSet.Method, LoopVerify.Method,
+		TrustList.Method, TrustChange.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,

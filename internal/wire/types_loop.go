@@ -5,19 +5,20 @@ import "encoding/json"
 // Loop is work that starts by itself.
 type Loop struct {
 	Name        string        `json:"name"`
-	Kind        string        `json:"kind"` // compiled
+	Kind        string        `json:"kind"` // compiled, signed
 	Description string        `json:"description"`
 	State       string        `json:"state"`            // ok, idle, failing, dark, disabled, off
 	Reason      string        `json:"reason,omitempty"` // why, unless it is well
 	Subject     string        `json:"subject"`          // who it acts as
 	Role        string        `json:"role,omitempty"`
 	Triggers    []string      `json:"triggers"`             // what starts it, for people
-	Settings    []LoopSetting `json:"settings"`             // of the configuration
+	Settings    []LoopSetting `json:"settings"`             // of the configuration; of a signed loop, its own
 	TimeoutS    int64         `json:"timeout_s"`            // of one run's work
 	NextAt      int64         `json:"next_at,omitempty"`    // Unix µs, of its schedules; absent: none
 	Started     int64         `json:"started"`              // runs so far
 	LastOKAt    int64         `json:"last_ok_at,omitempty"` // Unix µs
 	Last        *Run          `json:"last,omitempty"`       // the newest run
+	Signed      *LoopSigned   `json:"signed,omitempty"`     // of a signed loop
 }
 
 // LoopSetting is a setting of a loop.

@@ -1,0 +1,42 @@
+package karmax
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ombud-run/ombud/wasmloop"
+)
+
+// classes are the classes of capability that KARMAX knows.
+var classes = []string{"http", "memory", "tool", "channel", "spend"}
+
+// Loop says what of the manifest of a signed loop (.kloop) KARMAX passes over in silence: it
+// takes it as it is, and so does ombud, but tells.
+func Loop(m wasmloop.Manifest) (warnings []string) {
+	add := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
+	for _, list := range []struct {
+		what  string
+		items []string
+	}{{"the capability", m.Capabilities}, {"the host function", m.Host}, {"the tool", m.Tools}, {"the event", m.Events}} {
+		for i, item := range list.items {
+			if slices.Index(list.items, item) < i {
+				add("%s %s is named twice; once counts", list.what, item)
+			}
+		}
+	}
+	for _, c := range slices.Compact(slices.Sorted(slices.Values(m.Capabilities))) {
+		class, value, ok := strings.Cut(c, ":")
+		switch {
+		case !ok || class == "" || value == "":
+			add("the capability %q is not CLASS:VALUE; it grants nothing", c)
+		case !slices.Contains(classes, class):
+			add("the capability %s has a class that is none; it grants nothing", c)
+		case class == "memory" && strings.Count(value, ":") > 1, class == "memory" && strings.Contains(value, ":") && !strings.HasSuffix(value, ":write"):
+			add("the capability %s is mistyped: a memory is NAME or NAME:write; it grants nothing", c)
+		case class == "spend" || class == "channel":
+			add("the capability %s was never enforced by KARMAX; here it counts for what it says", c)
+		}
+	}
+	return warnings
+}
