@@ -16,10 +16,10 @@ func (a *app) loopCmd() *cobra.Command {
 	list := a.loopListCmd()
 	return byDefault(a.noun(spec{
 		use: "loop", short: "work that starts by itself, and how it does",
-		example: "ombud loop\nombud loop show memory-upkeep\nombud loop run integration-health --wait\nombud loop disable budget-watch",
-	}, list, a.loopShowCmd(), a.loopRunCmd(), a.loopLogsCmd(),
+		example: "ombud loop\nombud loop show memory-upkeep\nombud loop run integration-health --wait\nombud loop disable budget-watch\nombud loop new hello",
+	}, append(a.loopAuthorCmds(), list, a.loopShowCmd(), a.loopRunCmd(), a.loopLogsCmd(),
 		a.loopSwitchCmd("disable", "keep a loop from being started by anything", "disabled", a.loopDisable),
-		a.loopSwitchCmd("enable", "let a disabled loop be started again", "enabled", a.loopEnable)), list)
+		a.loopSwitchCmd("enable", "let a disabled loop be started again", "enabled", a.loopEnable))...), list)
 }
 
 func (a *app) loopDisable(ctx context.Context, req wire.LoopRequest) (wire.LoopResult, error) {
