@@ -64,9 +64,8 @@ type Host struct {
 
 	record  []recorded
 	steps   map[string]*ownStep
-	began   time.Time // when the run did
-	at      int       // calls of this attempt that have a number
-	total   int       // all its calls
+	at      int // calls of this attempt that have a number
+	total   int // all its calls
 	printed int
 	crash   int    // behind which call, 0 for none
 	crashIn string // at the end of which step
@@ -128,7 +127,7 @@ func (h *Host) CrashIn(step string) { h.crashIn = step }
 // Run is a new run, to its end. It returns what the loop returned.
 func (h *Host) Run() error {
 	h.t.Helper()
-	h.record, h.steps, h.began = nil, map[string]*ownStep{}, h.Time
+	h.record, h.steps = nil, map[string]*ownStep{}
 	return h.attempt()
 }
 
@@ -178,7 +177,7 @@ func (h *Host) Serve(name string, input any) string {
 		h.t.Fatalf("looptest: the input of %s: %v", name, err)
 	}
 	inner := *h // a run of its own, with a record of its own
-	inner.record, inner.steps, inner.began = nil, map[string]*ownStep{}, h.Time
+	inner.record, inner.steps = nil, map[string]*ownStep{}
 	inner.at, inner.total, inner.crash, inner.crashIn, inner.ended = 0, 0, 0, "", nil
 	var out []byte
 	inner.within(func() { out = loop.ServeOn(&inner, req) })

@@ -45,15 +45,12 @@ type ownStep struct {
 	result json.RawMessage
 }
 
-// Now is the time, and in a repeat the time of what is repeated.
+// Now is the time, and in a repeat the time at which the next call was made.
 func (h *Host) Now() time.Time {
-	switch {
-	case h.at >= len(h.record):
-		return h.Time
-	case h.at == 0:
-		return h.began
+	if h.at < len(h.record) {
+		return h.record[h.at].at
 	}
-	return h.record[h.at-1].at
+	return h.Time
 }
 
 // Call answers a call as ombud does.
@@ -109,7 +106,7 @@ func (h *Host) numbered(c Call) (status int32, answer []byte) {
 		if h.Time.Before(was.wakes) {
 			h.Time = was.wakes
 		}
-		was.wakes, was.at = time.Time{}, h.Time
+		was.wakes = time.Time{}
 	}
 	return was.status, was.answer
 }
@@ -125,7 +122,6 @@ func (h *Host) make(c Call) (int32, []byte) {
 		r.wakes = h.Time.Add(milliseconds(req.Milliseconds))
 	} else {
 		r.status, r.answer = h.answer(c.Name, []byte(c.Request))
-		r.at = h.Time
 		if len(r.answer) > maxAnswer {
 			r.status, r.answer = failed, fmt.Appendf(nil, "the answer has %d bytes; at most %d are handed on", len(r.answer), maxAnswer)
 		}
