@@ -101,6 +101,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	cannedSchedules(m)
 	cannedRecipes(m)
 	cannedLoops(m)
+	cannedSigned(m)
 	cannedTiers(m)
 	cannedUndo(m)
 	cannedProcesses(m)
