@@ -2,7 +2,8 @@
 # Puts on this machine what the tests need and Go does not bring:
 #   PostgreSQL's server programs (tests start clusters of their own), strace, and
 #   dbus-daemon (the keyring is tested on a bus of the test's own);
-#   with the argument "race" also a C compiler, for the race detector.
+#   with the argument "race" also a C compiler, for the race detector;
+#   node, npm and the compiler of AssemblyScript, in which a loop can be written too.
 # As root on a Debian system it installs what is missing through apt. Elsewhere it
 # says what is missing and goes on: those tests are then skipped, and fail if CI=true.
 set -eu
@@ -22,15 +23,34 @@ if [ "$(uname -s)" = Linux ]; then
 fi
 # The examples in Python are run; only the standard library is needed.
 command -v python3 >/dev/null || missing="$missing python3"
+if ! command -v node >/dev/null || ! command -v npm >/dev/null; then missing="$missing nodejs npm"; fi
 if [ "${1:-}" = race ] && ! command -v "${CC:-cc}" >/dev/null && ! command -v gcc >/dev/null; then
 	missing="$missing gcc libc6-dev"
 fi
-[ -n "$missing" ] || exit 0
+
+# The compiler is fetched by npm as it is pinned, once.
+have_asc() { [ sdk/assemblyscript/node_modules/.package-lock.json -nt sdk/assemblyscript/package-lock.json ]; }
+fetch_asc() {
+	if have_asc || ! command -v npm >/dev/null; then return 0; fi
+	log=$(mktemp)
+	if ! (cd sdk/assemblyscript && npm ci --no-audit --no-fund --ignore-scripts </dev/null >"$log" 2>&1); then
+		cat "$log" >&2
+		echo "setup-tests: MISSING: the compiler of AssemblyScript, which npm could not fetch" >&2
+		[ "${CI:-}" != true ] || exit 1
+		echo "setup-tests: the tests that need it will be skipped" >&2
+	fi
+	rm -f "$log"
+}
+if [ -z "$missing" ]; then
+	fetch_asc
+	exit 0
+fi
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 	echo "setup-tests: MISSING:$missing (as root on Debian this script installs them)" >&2
 	[ "${CI:-}" != true ] || exit 1
 	echo "setup-tests: the tests that need them will be skipped" >&2
+	fetch_asc
 	exit 0
 fi
 
@@ -56,3 +76,4 @@ if ! { apt-get update -q </dev/null >"$log" 2>&1 && install; }; then
 	exit 1
 fi
 rm -f "$log"
+fetch_asc
