@@ -8,6 +8,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 )
 
@@ -51,13 +52,21 @@ func (i *instance) open(ctx context.Context, use func(context.Context, api.Modul
 		WithWalltime(i.walltime, sys.ClockResolution(time.Microsecond)).WithSysNanotime().WithRandSource(rand.Reader).
 		WithNanosleep(func(ns int64) { sleep(ctx, ns) }).
 		WithStdout(printer{i, "stdout"}).WithStderr(printer{i, "stderr"})
-	mod, err := i.r.engine.runtime.InstantiateModule(ctx, i.r.engine.module, config)
+	making, mem := ctx, (*memory)(nil)
+	if i.r.image != nil {
+		mem = i.r.image.memory()
+		making = experimental.WithMemoryAllocator(ctx, mem) // and not ctx: it goes on to the instances of other loops
+	}
+	mod, err := i.r.engine.runtime.InstantiateModule(making, i.r.engine.module, config)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if closed := mod.Close(context.WithoutCancel(ctx)); err == nil {
 			err = closed
+		}
+		if err == nil && mem != nil { // what is left of one that failed is not used again
+			mem.giveBack()
 		}
 	}()
 	if begin := mod.ExportedFunction(initExport); begin != nil {

@@ -74,6 +74,9 @@ type Options struct {
 	CacheDir string
 	// CacheLimit bounds the bytes of the compiled modules in CacheDir; default 512 MiB.
 	CacheLimit int64
+	// NoImage has each run put the module's data into its memory anew, instead of
+	// beginning with a copy of what the first came to.
+	NoImage bool
 	// Limits bound a run; zero fields have defaults.
 	Limits Limits
 	// Around, if set, is called in place of each host call that reaches something.

@@ -44,6 +44,7 @@ type Runner struct {
 	space    string // the memory namespace
 
 	engine *engine
+	image  *image // nil where each instance is made from the module as it is
 
 	running sync.Mutex // one run at a time
 	serving sync.Mutex // one tool at a time, also while a run waits for it
@@ -88,11 +89,27 @@ func newRunner(ctx context.Context, a *Artifact, opts Options) (_ *Runner, err e
 		return nil, err
 	}
 	pages := uint32(m.memoryMB() * pagesPerMB) //nolint:gosec // bounded above
-	if r.engine, err = compile(ctx, opts, s.module(), pages); err != nil {
+	if !opts.NoImage {
+		if r.image, err = newImage(ctx, s, pages); err != nil {
+			opts.Log.Debug("each run makes its instance from the module", "loop", m.Name, "because", err)
+		}
+	}
+	if r.engine, err = compile(ctx, opts, s.module(r.image == nil), pages); err != nil {
 		return nil, err
 	}
 	if err := r.fits(); err != nil {
 		return nil, err
+	}
+	if r.image == nil {
+		return r, nil
+	}
+	if bad := r.image.check(ctx, r.instantiate); bad != nil {
+		opts.Log.Warn("the image of a module is not what it begins with; each run makes its instance from the module", "loop", m.Name, "error", bad)
+		r.image = nil
+		bad = r.engine.close(ctx)
+		if r.engine, err = compile(ctx, opts, s.module(true), pages); err != nil {
+			return nil, errors.Join(err, bad)
+		}
 	}
 	return r, nil
 }

@@ -268,14 +268,14 @@ func (s *survey) custom(part []byte) {
 	}
 }
 
-// module writes the module that is compiled: without what is custom, and with an end to
-// each table.
-func (s *survey) module() []byte {
+// module writes the module that is compiled: without what is custom, with an end to each
+// table, and without its data if that is put into the memory in another way.
+func (s *survey) module(withData bool) []byte {
 	out := bytes.Clone(wasmHeader)
 	for _, id := range []int{secType, secImport, secFunction, secTable, secMemory, secGlobal, secExport, secStart, secElement, secDataCount, secCode, secData} {
 		part := s.sections[id]
 		switch {
-		case part == nil:
+		case part == nil, id == secData && !withData:
 			continue
 		case id == secTable:
 			part = (&cursor{rest: part}).tables()

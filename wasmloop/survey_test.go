@@ -160,17 +160,19 @@ func FuzzLook(f *testing.F) {
 			}
 			return
 		}
-		out := s.module()
-		again, err := look(out)
-		if err != nil {
-			t.Fatalf("written again it is refused: %v", err)
-		}
-		if !bytes.Equal(again.module(), out) {
-			t.Fatal("written twice it differs")
-		}
-		for id, p := range s.sections {
-			if id != secTable && !bytes.Equal(p, again.sections[id]) {
-				t.Fatalf("section %d differs", id)
+		for _, with := range []bool{true, false} {
+			out := s.module(with)
+			again, err := look(out)
+			if err != nil {
+				t.Fatalf("written again it is refused: %v", err)
+			}
+			if !bytes.Equal(again.module(with), out) {
+				t.Fatal("written twice it differs")
+			}
+			for id, p := range s.sections {
+				if id != secTable && (id != secData || with) && !bytes.Equal(p, again.sections[id]) {
+					t.Fatalf("section %d differs", id)
+				}
 			}
 		}
 	})

@@ -84,8 +84,9 @@ func do(what string) {
 					panic("memory that another run wrote")
 				}
 			}
-			for i := range b {
-				b[i] = 0x5a
+			b[0] = 0x5a
+			for n := 1; n < len(b); n *= 2 {
+				copy(b[n:], b[:n])
 			}
 			kept = append(kept, b)
 		}
@@ -94,7 +95,7 @@ func do(what string) {
 	case "nap":
 		time.Sleep(200 * time.Millisecond)
 	case "maps":
-		for i := range 10_000 {
+		for i := range 1000 {
 			words[fmt.Sprint(i)] = i
 		}
 	case "trap":
