@@ -176,6 +176,7 @@ var sameFloor = []edge{
 	{"internal/recipe", "internal/loops", "a recipe is done with the kit of loops"},
 	{"internal/signed", "internal/loops", "so is a signed loop"},
 	{"internal/signed", "wasmloop", "it keeps and runs what that format says"},
+	{"internal/signed", "wasmloop/abi", "it knows a recorded call by its words"},
 	{"wasmloop", "wasmloop/abi", "a host answers in the words a guest asks in"},
 	{"sdk/loop", "wasmloop/abi", "so does a guest ask"},
 	{"internal/compat/*", "internal/recipe", "foreign recipes become ours"},

@@ -24,7 +24,7 @@ import (
 func (d *Daemon) openLoops(cfg config.Config, kinds *run.Kinds) error {
 	d.kit = loops.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Agents: d.agents, Approvals: d.approvals, Blobs: d.blobs,
-		Triggers: d.triggers, Held: d.grants, Usual: d.grants.Usual(), Hide: d.hide, Logger: d.log,
+		Triggers: d.triggers, Held: d.grants, Usual: d.grants.Usual(), Chats: d.operatorChats, Hide: d.hide, Logger: d.log,
 	}
 	role, err := d.roles.Get(policy.RoleFirstParty)
 	if err != nil {
@@ -41,6 +41,17 @@ func (d *Daemon) openLoops(cfg config.Config, kinds *run.Kinds) error {
 	return errors.Join(
 		kinds.Add(d.loopSet.Kind()), kinds.Add(loops.CallKind(d.kit, d.actorOf, d.budget)), kinds.Add(loops.SendKind(d.kit)),
 	)
+}
+
+// operatorChats are the chats in which a paired sender is the operator.
+func (d *Daemon) operatorChats(ctx context.Context) (chats []string, err error) {
+	list, err := d.pairing.List(ctx)
+	for _, i := range list {
+		if i.OperatorIn(i.Chat, false) {
+			chats = append(chats, i.Chat)
+		}
+	}
+	return chats, err
 }
 
 // shippedLoops are the loops that are compiled in.

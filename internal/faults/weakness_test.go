@@ -22,6 +22,9 @@ var weaknesses = []struct {
 		"schedule.TestAKillBetweenFireAndCommitLosesNothingAndRepeatsNothing",
 	}},
 	{4, "recipes are not retried, and sleep for ever", []string{"recipe.TestAStepIsTriedAgain"}},
+	{5, "an answer over the module's buffer makes the call again", []string{
+		"signed.TestALongAnswerNeverRepeatsItsCall", "signed.TestAKillAtAnyPlaceOfARunRepeatsNoEffect",
+	}},
 	{6, "a failed turn is neither told nor tried again", []string{
 		"laws.TestWeakness06AFailedTurnIsToldAndItsStepsAreRetried", "agent.TestAModelThatFailsIsToldAndAskedOnce",
 	}},
@@ -31,6 +34,7 @@ var weaknesses = []struct {
 	{8, "resumed turns come newest first", []string{"laws.TestWeakness08ResumedTurnsKeepTheirOrder"}},
 	{9, "a trigger between a failure and its retry takes the retry's steps", []string{"run.TestATriggerBetweenAFailureAndItsRetryTakesNothingFromIt"}},
 	{12, "missed firings are not caught up", []string{"schedule.TestWhatPassesWhileTheDaemonIsDown", "schedule.TestAPastDueInstantFiresOrAdvances"}},
+	{23, "nothing bounds what a module logs and calls", []string{"signed.TestARunIsBounded"}},
 	{25, "each event costs a commit for each subscriber", []string{
 		"eventlog.TestNineSubscriptionsCostFarFewerThanNineCommitsAnEvent", "eventlog.TestBatchIsOneCommitAndIdleIsNone",
 	}},
@@ -39,6 +43,10 @@ var weaknesses = []struct {
 	}},
 	{28, "the store has no version", []string{"db.TestOlderSchemaIsBackedUpAndMigratedAndNewerRefused"}},
 	{29, "the 65th conversation is refused", []string{"laws.TestWeakness29AThousandConversationsAtOnce"}},
+	{30, "signed loops have no steps, timers, sleeps, fences, progress, error texts or secrets", []string{
+		"signed.TestStepsOfTheModulesOwn", "signed.TestAParkedRunRepeatsNothing", "signed.TestEveryHostFunctionPassesTheOneDoor",
+		"signed.TestACallIsRefusedBeforeItIsMade",
+	}},
 	{31, "dead letters cannot be listed or replayed", []string{
 		"deadletter.TestThreeSourcesAreOneList", "deadletter.TestAKillAtTheCommitOfADecisionLosesNothingAndRepeatsNothing",
 	}},

@@ -149,7 +149,10 @@ func (k *kit) Tool(_ context.Context, name string, input map[string]any) (string
 		return "", err
 	}
 	out, err := k.k.Tool(k.ctx, k.step, name, raw)
-	return out, k.told(err)
+	if err != nil {
+		return "", k.told(err)
+	}
+	return out, nil
 }
 
 func (k *kit) ShortSet(group, key, value string, ttlSeconds int) error {

@@ -14,5 +14,13 @@ func TestMain(m *testing.M) {
 	if spec := os.Getenv(asVictim); spec != "" {
 		os.Exit(victim(spec))
 	}
-	goleak.VerifyTestMain(m)
+	if spec := os.Getenv(asWorker); spec != "" {
+		os.Exit(worker(spec))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(compiledDir()); err != nil {
+			panic(err)
+		}
+		os.Exit(code)
+	}))
 }

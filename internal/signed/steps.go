@@ -17,6 +17,7 @@ import (
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/wasmloop"
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // made is one host call as it was first made: the step that is kept in front of the call's
@@ -49,8 +50,7 @@ type record struct {
 
 	n      int             // calls so far
 	steps  map[string]made // by the name of the call's step
-	times  map[int]int64   // when call n was made
-	last   made            // the newest of all
+	newest map[int]made    // that were made as call n in an earlier execution
 	latest string          // the step of the call that was made or answered last
 
 	mu     sync.Mutex
@@ -60,7 +60,7 @@ type record struct {
 
 // newRecord reads what the run has made.
 func newRecord(ctx context.Context, r *run.Run, now func() int64) (*record, error) {
-	c := &record{r: r, base: ctx, now: now, steps: map[string]made{}, times: map[int]int64{}}
+	c := &record{r: r, base: ctx, now: now, steps: map[string]made{}, newest: map[int]made{}}
 	var bad error
 	r.Any(func(s run.Step) bool {
 		step, is := strings.CutSuffix(s.Name, madeSuffix)
@@ -73,9 +73,9 @@ func newRecord(ctx context.Context, r *run.Run, now func() int64) (*record, erro
 			return true
 		}
 		m.n, m.step, m.seq = numberOf(step), step, s.Seq
-		c.steps[step], c.times[m.n] = m, max(c.times[m.n], m.At)
-		if m.seq > c.last.seq {
-			c.last = m
+		c.steps[step] = m
+		if m.seq > c.newest[m.n].seq {
+			c.newest[m.n] = m
 		}
 		return false
 	})
@@ -88,34 +88,39 @@ func numberOf(step string) int {
 	return n
 }
 
-// open reports whether call n is the one at which the last execution stopped, in this
-// attempt of the run: what it came to was never seen by the module.
-func (c *record) open(n int) bool {
-	return c.last.n == n && c.last.Attempt == c.r.Record().Attempt
-}
-
 // match finds the step of the next call and the request to make it with. A call that was
-// made with the same request is that one; the one at which the run stopped goes on as it
-// was begun, whatever its request says now; any other is new.
+// made with the same request is that one. Within an attempt of the run the execution is the
+// same one all along, put away and done again: there a call of the same host function at the
+// same place is the one that was made, whatever its request says now, and goes on as it was
+// begun. Any other is new.
 func (c *record) match(ctx context.Context, call string, request []byte) (step string, with []byte, err error) {
 	c.n++
 	step = callPrefix + strconv.Itoa(c.n)
-	if c.open(c.n) && c.last.Call == call {
-		c.latest = c.last.step
-		return c.last.step, c.last.Request, nil
-	}
-	for _, name := range []string{step, step + "~" + short(call, request)} {
-		m, there := c.steps[name]
-		switch {
-		case there && m.Call == call && bytes.Equal(m.Request, request):
+	other := step + "~" + short(call, request)
+	for _, name := range []string{step, other} {
+		if m, there := c.steps[name]; there && m.Call == call && bytes.Equal(m.Request, request) {
 			c.latest = name
 			return name, request, nil
-		case !there:
-			c.latest = name
-			return name, request, c.make(ctx, name, made{Call: call, Request: bytes.Clone(request), n: c.n})
 		}
 	}
-	return "", nil, fault.New(fault.Internal, "two calls of run %s have the step %s", c.r.ID(), step)
+	if m := c.newest[c.n]; m.step != "" && m.Attempt == c.r.Record().Attempt && m.Call == call && toolOf(m) == toolOf(made{Call: call, Request: request}) {
+		c.latest = m.step
+		return m.step, m.Request, nil
+	}
+	if _, taken := c.steps[step]; taken {
+		step = other
+	}
+	c.latest = step
+	return step, request, c.make(ctx, step, made{Call: call, Request: bytes.Clone(request), n: c.n})
+}
+
+// toolOf is the tool that a call calls; to call another is no repetition.
+func toolOf(m made) string {
+	var in abi.ToolCall
+	if m.Call != wasmloop.FnTool || json.Unmarshal(m.Request, &in) != nil {
+		return ""
+	}
+	return in.Name
 }
 
 // short tells requests apart.
@@ -135,17 +140,17 @@ func (c *record) make(ctx context.Context, step string, m made) error {
 		}
 		return run.Succeed(raw)
 	})
-	c.steps[step], c.last = m, made{} // from here on nothing is open
+	c.steps[step] = m
 	return err
 }
 
 // replaying reports whether the next call was made in an earlier execution.
-func (c *record) replaying() bool { return c.times[c.n+1] > 0 }
+func (c *record) replaying() bool { return c.newest[c.n+1].At > 0 }
 
 // clock is the wall clock of the module: while calls are answered from the record, the time
 // at which the next of them was made.
 func (c *record) clock() time.Time {
-	if at := c.times[c.n+1]; at > 0 {
+	if at := c.newest[c.n+1].At; at > 0 {
 		return time.UnixMicro(at)
 	}
 	return time.UnixMicro(c.now())
