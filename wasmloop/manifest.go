@@ -93,7 +93,12 @@ func (s *schema) UnmarshalYAML(data []byte) error {
 }
 
 // ParseManifest reads a loop.yaml. An unknown key is an error that names its place.
-func ParseManifest(data []byte) (Manifest, error) {
+func ParseManifest(data []byte) (_ Manifest, err error) {
+	defer func() { // the reader of YAML fails so on some texts, as a list with a tag of its own
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: the manifest is no YAML that can be read: %v", ErrMalformed, r)
+		}
+	}()
 	var m Manifest
 	dec := yaml.NewDecoder(bytes.NewReader(data), yaml.Strict())
 	if err := dec.Decode(&m); err != nil {

@@ -105,25 +105,49 @@ func serve(h Host, raw []byte) (out any, err error) {
 type Kit struct {
 	host Host
 	t    *Trigger
+	room []byte // of requests
 }
 
-// call makes a host call with req as JSON, and reads its answer into out.
-func (k *Kit) call(name string, req, out any) error {
-	raw, err := json.Marshal(req)
+// object begins a request. It is good until the next one.
+func (k *Kit) object() object { return append(object(k.room[:0]), '{') }
+
+// send makes a host call with a request. The answer is good until the next call.
+func (k *Kit) send(name string, o object) ([]byte, error) {
+	k.room = append(o, '}')
+	return k.bare(name, k.room)
+}
+
+// do is send for a call whose answer says nothing.
+func (k *Kit) do(name string, o object) error {
+	_, err := k.send(name, o)
+	return err
+}
+
+// text is send for a call whose answer has one text.
+func (k *Kit) text(name string, o object, field string) (string, error) {
+	answer, err := k.send(name, o)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return "", err
 	}
-	return k.bare(name, raw, out)
+	return textOf(answer, field)
 }
 
-// bare is call for a request that is no JSON, or is already.
-func (k *Kit) bare(name string, req []byte, out any) error {
+func textOf(answer []byte, field string) (out string, err error) {
+	err = read(answer, func(s *scanner, name string) {
+		if name == field {
+			out = s.text()
+		} else {
+			s.skip()
+		}
+	})
+	return out, err
+}
+
+// bare is send for a request that is no object.
+func (k *Kit) bare(name string, req []byte) ([]byte, error) {
 	status, answer := k.host.Call(name, req)
 	if status == 0 {
-		if out == nil || len(answer) == 0 {
-			return nil
-		}
-		return json.Unmarshal(answer, out)
+		return answer, nil
 	}
 	err := errors.New(string(answer))
 	switch status {
@@ -134,5 +158,5 @@ func (k *Kit) bare(name string, req []byte, out any) error {
 	case 6:
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return nil, fmt.Errorf("%s: %w", name, err)
 }

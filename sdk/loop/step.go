@@ -1,11 +1,10 @@
 package loop
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // Step does something of the loop's own once a run and keeps its result: randomness, a
@@ -22,12 +21,27 @@ func Once[T any](k *Kit, name string, do func() (T, error)) (T, error) {
 }
 
 func step[T any](k *Kit, name string, once bool, do func() (T, error)) (out T, err error) {
-	var begun abi.StepBegun
-	if err := k.call("step_begin", abi.StepBegin{Name: name, Once: once}, &begun); err != nil {
+	answer, err := k.send("step_begin", k.object().str("name", name).bool("once", once))
+	if err != nil {
 		return out, err
 	}
-	if begun.Done {
-		return out, json.Unmarshal(begun.Result, &out)
+	var done bool
+	var result []byte
+	err = read(answer, func(s *scanner, name string) {
+		switch name {
+		case "done":
+			done = s.truth()
+		case "result":
+			result = s.skip()
+		default:
+			s.skip()
+		}
+	})
+	if err != nil {
+		return out, err
+	}
+	if done {
+		return out, json.Unmarshal(result, &out)
 	}
 	if out, err = do(); err != nil {
 		return out, err
@@ -36,7 +50,7 @@ func step[T any](k *Kit, name string, once bool, do func() (T, error)) (out T, e
 	if err != nil {
 		return out, fmt.Errorf("step %s: %w", name, err)
 	}
-	return out, k.call("step_end", abi.StepEnd{Name: name, Result: raw}, nil)
+	return out, k.do("step_end", k.object().str("name", name).raw("result", raw))
 }
 
 // Now is the time. A run that is done again is told the time it was told before, for as
@@ -45,7 +59,7 @@ func (k *Kit) Now() time.Time { return k.host.Now() }
 
 // Sleep waits, for seconds or for months: the run is put away meanwhile.
 func (k *Kit) Sleep(d time.Duration) error {
-	return k.call("sleep", abi.Sleep{Milliseconds: d.Milliseconds()}, nil)
+	return k.do("sleep", k.object().int("ms", d.Milliseconds()))
 }
 
 // After starts the loop again after d, with a trigger of kind timer that has the payload.
@@ -55,18 +69,27 @@ func (k *Kit) After(id string, d time.Duration, payload any) error {
 	if err != nil {
 		return fmt.Errorf("after %s: %w", id, err)
 	}
-	return k.call("after", abi.After{ID: id, Milliseconds: d.Milliseconds(), Payload: raw}, nil)
+	return k.do("after", k.object().str("id", id).int("ms", d.Milliseconds()).raw("payload", raw))
 }
 
 // CancelAfter takes back an After.
 func (k *Kit) CancelAfter(id string) error {
-	return k.call("cancel_after", abi.CancelAfter{ID: id}, nil)
+	return k.do("cancel_after", k.object().str("id", id))
 }
 
 // WaitSignal waits for what is sent to the run under a name (ombud runs signal), for ever
 // if timeout is 0. A time that is over is an error.
 func (k *Kit) WaitSignal(name string, timeout time.Duration) (json.RawMessage, error) {
-	var out abi.Signal
-	err := k.call("wait_signal", abi.WaitSignal{Name: name, Milliseconds: timeout.Milliseconds()}, &out)
-	return out.Payload, err
+	answer, err := k.send("wait_signal", k.object().str("name", name).int("timeout_ms", timeout.Milliseconds()))
+	if err != nil {
+		return nil, err
+	}
+	var payload json.RawMessage
+	err = read(answer, func(s *scanner, name string) {
+		raw := s.skip()
+		if name == "payload" {
+			payload = bytes.Clone(raw)
+		}
+	})
+	return payload, err
 }

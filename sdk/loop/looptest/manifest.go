@@ -29,6 +29,9 @@ func readManifest(text string) (m manifest, err error) {
 	if m.name == "" {
 		return m, fmt.Errorf("it has no name")
 	}
+	if contains(m.provides, "") {
+		return m, fmt.Errorf("an item of provides has no name")
+	}
 	return m, nil
 }
 
@@ -131,6 +134,7 @@ func (r *reader) provided(m *manifest, line string) error {
 			return fmt.Errorf("write \"- name: NAME\" with one space behind the dash")
 		}
 		col, rest = col+2, inner
+		m.provides = append(m.provides, "")
 	}
 	if r.items < 0 || col <= r.items {
 		return fmt.Errorf("%q is not an item of provides: write \"- name: NAME\"", strings.TrimSpace(line))
@@ -140,7 +144,10 @@ func (r *reader) provided(m *manifest, line string) error {
 		if err != nil {
 			return err
 		}
-		m.provides = append(m.provides, word)
+		if m.provides[len(m.provides)-1] != "" {
+			return fmt.Errorf("an item of provides has two names")
+		}
+		m.provides[len(m.provides)-1] = word
 	}
 	return nil
 }
