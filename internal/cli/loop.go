@@ -16,8 +16,8 @@ func (a *app) loopCmd() *cobra.Command {
 	list := a.loopListCmd()
 	return byDefault(a.noun(spec{
 		use: "loop", short: "work that starts by itself, and how it does",
-		example: "ombud loop\nombud loop show memory-upkeep\nombud loop run integration-health --wait\nombud loop disable budget-watch\nombud loop new hello",
-	}, append(a.loopAuthorCmds(), list, a.loopShowCmd(), a.loopRunCmd(), a.loopLogsCmd(),
+		example: "ombud loop\nombud loop show memory-upkeep\nombud loop run integration-health --wait\nombud loop disable budget-watch\nombud loop install hello-0.1.0.oloop\nombud loop new hello",
+	}, append(append(a.loopAuthorCmds(), a.loopOperatorCmds()...), list, a.loopShowCmd(), a.loopRunCmd(), a.loopLogsCmd(),
 		a.loopSwitchCmd("disable", "keep a loop from being started by anything", "disabled", a.loopDisable),
 		a.loopSwitchCmd("enable", "let a disabled loop be started again", "enabled", a.loopEnable))...), list)
 }
@@ -108,7 +108,12 @@ func loopPage(p *page, l wire.Loop) {
 	p.field("starts", strings.Join(l.Triggers, ", "))
 	p.field("next", loopNext(p, l))
 	p.field("acts as", l.Subject+" by role "+l.Role+" (ombud caps list "+l.Subject+")")
-	p.field("time", (time.Duration(l.TimeoutS)*time.Second).String()+" of work in one run")
+	if l.Signed == nil {
+		p.field("time", (time.Duration(l.TimeoutS)*time.Second).String()+" of work in one run")
+	}
+	if l.Signed != nil {
+		signedPage(p, *l.Signed)
+	}
 	for _, s := range l.Settings {
 		p.field("setting", s.Name+"="+oneLine(s.Value))
 	}

@@ -215,6 +215,9 @@ func (d *Daemon) signedLoop(ctx context.Context, x signed.Installed) (wire.Loop,
 	if m := x.Manifest; m.Webhook != "" && x.Settings.Webhook == "" {
 		out.Triggers = append(out.Triggers, "webhook "+m.Webhook+" (not mounted)")
 	}
+	if len(out.Triggers) == 0 {
+		out.Triggers = []string{"by hand"}
+	}
 	set := x.Settings.Timeout
 	out.Signed = &wire.LoopSigned{
 		SHA256: x.SHA256, Manifest: wireManifest(x.Manifest), InstalledAt: x.At, FirstAt: x.First, InstalledBy: x.By, From: x.From,
