@@ -167,7 +167,7 @@ func (l *Library) fits(a *wasmloop.Artifact) error {
 }
 
 // classes are the classes of capability.
-var classes = []string{"http", "memory", "tool", "channel", "spend"}
+var classes = []string{"http", "memory", "tool", "channel", "spend", "secret"}
 
 // maxMemoryMB is the most memory an instance can have.
 const maxMemoryMB = 4096

@@ -31,8 +31,9 @@
 // The manifest, loop.yaml, names every host function the loop calls, and what these reach:
 // hosts of the web, tools, the memory. What it does not name is refused with
 // [ErrUndeclared], and what the operator took away with [ErrRefused]. A request has at most
-// 64 KiB. A secret is named and not seen: {{secret:NAME}} in the address, a header or the
-// body of a web request, or in the input of a tool, is put in by the host.
+// 64 KiB. A secret is named and not seen: the host puts it into a header of a web request
+// where {{secret:NAME}} stands, if the manifest has the capability secret:NAME and the
+// operator has bound the secret to that host.
 //
 // # What others wrote
 //

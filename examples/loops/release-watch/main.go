@@ -1,7 +1,7 @@
 // Command release-watch is a loop that tells of new releases of projects on GitHub.
 //
 // Settings: repos, as owner/name with spaces between; summary=off for the bare news, at no
-// cost; token, the name of a secret with a token for the API, for more than 60 requests an
+// cost; token=yes to send the secret github-token with each request, for more than 60 an
 // hour.
 package main
 
@@ -23,7 +23,7 @@ func main() {}
 type settings struct {
 	repos   []string
 	summary bool
-	token   string
+	token   bool
 }
 
 func run(k *loop.Kit) error {
@@ -49,7 +49,7 @@ func read(k *loop.Kit) (set settings, err error) {
 			return set, err
 		}
 	}
-	set = settings{strings.Fields(strings.ReplaceAll(text[0], ",", " ")), text[1] != "off", text[2]}
+	set = settings{strings.Fields(strings.ReplaceAll(text[0], ",", " ")), text[1] != "off", text[2] == "yes"}
 	if len(set.repos) == 0 {
 		return set, errors.New("no repos are set: ombud loop set release-watch repos=\"golang/go nodejs/node\"")
 	}
@@ -116,8 +116,8 @@ func fetch(k *loop.Kit, set settings, repo string) (r release, err error) {
 		URL:     "https://api.github.com/repos/" + repo + "/releases/latest",
 		Headers: map[string]string{"Accept": "application/vnd.github+json"},
 	}
-	if set.token != "" {
-		req.Headers["Authorization"] = "Bearer {{secret:" + set.token + "}}"
+	if set.token {
+		req.Headers["Authorization"] = "Bearer {{secret:github-token}}"
 	}
 	for tries := 1; ; tries++ {
 		resp, err := k.HTTP(req)

@@ -55,10 +55,10 @@ func TestACrashMakesNoDifference(t *testing.T) { looptest.EveryCrash(t, begin) }
 func TestItWaitsWhenGitHubHasHadEnough(t *testing.T) {
 	h := begin(t)
 	h.Config["summary"] = "off"
-	h.Config["token"] = "github"
+	h.Config["token"] = "yes"
 	began, n := h.Time, 0
 	h.HTTP = func(r loop.Request) (loop.Response, error) {
-		if r.Headers["Authorization"] != "Bearer {{secret:github}}" {
+		if r.Headers["Authorization"] != "Bearer {{secret:github-token}}" {
 			t.Errorf("headers %v", r.Headers)
 		}
 		if n++; n < 3 {
