@@ -34,6 +34,13 @@ var weaknesses = []struct {
 	{8, "resumed turns come newest first", []string{"laws.TestWeakness08ResumedTurnsKeepTheirOrder"}},
 	{9, "a trigger between a failure and its retry takes the retry's steps", []string{"run.TestATriggerBetweenAFailureAndItsRetryTakesNothingFromIt"}},
 	{12, "missed firings are not caught up", []string{"schedule.TestWhatPassesWhileTheDaemonIsDown", "schedule.TestAPastDueInstantFiresOrAdvances"}},
+	{14, "a signature leaves out tools, provided tools and the description", []string{"signed.TestWeakness14WhatV1DoesNotSignIsConfirmedLineByLine"}},
+	{17, "a name is checked and then resolved again, and redirects are not checked", []string{
+		"guard.TestANameThatChangesItsAnswerGainsNothing", "guard.TestEveryRedirectHopIsChecked", "tools/web.TestARedirectIsFollowedOnlyWherePolicyAllows",
+		"guard.TestAServerThatNeverAnswersTimesOut",
+	}},
+	{22, "a disabled loop is still started by events", []string{"signed.TestWeakness22DisableStopsEveryTrigger"}},
+	{26, "every loop is compiled at each start, and an install needs one", []string{"daemon.TestWeakness26InstallsAreHotAndAStartCompilesNothing"}},
 	{23, "nothing bounds what a module logs and calls", []string{"signed.TestARunIsBounded"}},
 	{25, "each event costs a commit for each subscriber", []string{
 		"eventlog.TestNineSubscriptionsCostFarFewerThanNineCommitsAnEvent", "eventlog.TestBatchIsOneCommitAndIdleIsNone",
