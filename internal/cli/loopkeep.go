@@ -31,10 +31,10 @@ func (a *app) loopSetCmd() *cobra.Command {
 	var webhook string
 	c := a.command(spec{
 		use: "set NAME [KEY=VALUE…]", short: "set what an installed loop reads, how long it may work, and its webhook",
-		long: `KEY=VALUE is what the loop reads by its host function config. A value can be secret:NAME:
-then the loop never sees it, and it is put in where the loop names it in a header of a
-request to a host that the secret is for. A webhook answers nobody until you say who may
-call it: the name of a secret that calls are signed with, or open for anybody.`,
+		long: `KEY=VALUE is what the loop reads by its host function config. It sees what is there, so no
+secret belongs there: a loop names a secret, and never sees it. A webhook answers nobody
+until you say who may call it: the name of a secret that calls are signed with, or open
+for anybody.`,
 		example: "ombud loop set hello greeting=hej\nombud loop set hello --unset greeting --timeout 5m\nombud loop set hello --webhook hook-key\nombud loop set hello --webhook off",
 		args:    cobra.MinimumNArgs(1),
 	}, func(context.Context, []string) error { return nil })

@@ -93,6 +93,10 @@ func (a *app) importLoop(ctx context.Context, dir string, e wasmloop.Entry, i in
 	if err != nil {
 		return err
 	}
+	pinned := fault.New(fault.Verification, "%s is not the file that the lockfile pins", e.File)
+	if e.FileSHA256 != "" && e.FileSHA256 != f.sum {
+		return pinned
+	}
 	art, err := wasmloop.Unpack(f.data)
 	if err != nil {
 		return fault.New(fault.Invalid, "%w", err)
@@ -100,8 +104,8 @@ func (a *app) importLoop(ctx context.Context, dir string, e wasmloop.Entry, i in
 	switch {
 	case art.Manifest.Name != e.Name:
 		return fault.New(fault.Verification, "%s holds the loop %s", e.File, art.Manifest.Name)
-	case art.Digest() != strings.ToLower(e.SHA256), e.FileSHA256 != "" && e.FileSHA256 != f.sum:
-		return fault.New(fault.Verification, "%s is not the file that the lockfile pins", e.File)
+	case art.Digest() != strings.ToLower(e.SHA256): // all that a lockfile of KARMAX pins
+		return pinned
 	}
 	if err := a.install(ctx, f, i); err != nil {
 		return err

@@ -53,6 +53,11 @@ func Worst(m wasmloop.Manifest, tool func(name string) (ToolFacts, bool)) (lines
 	if len(unknown) > 0 {
 		add("whatever %s can do: ombud does not have them yet", strings.Join(unknown, ", "))
 	}
+	for _, c := range m.Capabilities {
+		if name, is := strings.CutPrefix(c, "secret:"); is && calls(wasmloop.FnHTTP) {
+			add("do with your secret %s all that it lets whoever has it do, at the hosts it is bound to", name)
+		}
+	}
 	if calls(wasmloop.FnRemember) {
 		add("put untrue things into your memory, which your agent believes later")
 	}
