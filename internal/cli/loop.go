@@ -140,6 +140,9 @@ the run does, with its error if it failed.`,
 				return fault.New(fault.Usage, "--payload is not a JSON object")
 			}
 		}
+		if _, err := a.ensure(ctx); err != nil {
+			return err
+		}
 		res, err := a.client.LoopRun(ctx, req)
 		if err != nil {
 			return err

@@ -81,6 +81,9 @@ func (a *app) preview(ctx context.Context, f loopFile) (p wire.LoopPreview, err 
 	if len(f.data) == 0 {
 		return p, fault.New(fault.Invalid, "%s is empty", f.from)
 	}
+	if _, err := a.ensure(ctx); err != nil {
+		return p, err
+	}
 	for at := 0; at < len(f.data); {
 		got, err := a.client.LoopUpload(ctx, wire.LoopUploadRequest{
 			SHA256: f.sum, Size: len(f.data), Offset: at, Data: f.data[at:min(at+piece, len(f.data))],
