@@ -91,6 +91,8 @@ func describeCapability(c string) string {
 		return "send to the channel " + value
 	case "spend":
 		return "spend up to " + value + " a day"
+	case "secret":
+		return "have the secret " + value + " sent to the hosts it is bound to; it never sees its value"
 	}
 	return "be granted " + c
 }
