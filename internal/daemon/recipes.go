@@ -47,7 +47,7 @@ func (d *Daemon) recipeWorld(ctx context.Context) recipe.World {
 		Secrets: func(name string) bool { return d.secrets.Check(ctx, name) == nil },
 	}
 	for _, def := range d.tools.List() {
-		if !def.Within {
+		if !def.Within && !def.Lent {
 			w.Tools[def.Name] = def.Input
 		}
 	}

@@ -326,7 +326,7 @@ func (j *Jobs) Offers(ctx context.Context, token string) ([]Offer, error) {
 	in := parentInput(auth)
 	var out []Offer
 	for _, d := range j.Tools.List() {
-		if d.Only != "" || d.Within || !job.uses(d.Name) {
+		if d.Only != "" || d.Within || d.Lent || !job.uses(d.Name) {
 			continue
 		}
 		if j.outOfReach(in, d) {
