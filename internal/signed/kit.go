@@ -32,6 +32,7 @@ type kit struct {
 	*record
 	k      *loops.Kit
 	config map[string]string
+	may    func() error // whether the loop may still run: it may have been removed, or its key revoked
 
 	ctx  context.Context // of the call under way
 	step string          // its step

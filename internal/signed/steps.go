@@ -208,6 +208,9 @@ func (k *kit) around(ctx context.Context, c wasmloop.Call, do func(context.Conte
 	if k.why != nil {
 		return nil, wasmloop.ErrStop
 	}
+	if err := k.may(); err != nil {
+		return nil, k.end(err)
+	}
 	if err := k.enter(); err != nil {
 		return nil, k.end(err)
 	}

@@ -137,6 +137,19 @@ func (w *Work) actor(name string, m wasmloop.Manifest) loops.Actor {
 	return who
 }
 
+// may is nil as long as something of a loop may run. It is asked before each call, since a
+// run computes for minutes.
+func (w *Work) may(name string) error {
+	x, there := w.d.Shelf.Current(name)
+	switch {
+	case !there:
+		return fault.New(fault.Denied, "the loop %s was removed", name)
+	case x.Stopped() != "":
+		return fault.New(fault.Denied, "the loop %s may not run: %s", name, x.Stopped())
+	}
+	return nil
+}
+
 func (w *Work) handle(ctx context.Context, r *run.Run) ([]byte, error) {
 	return nil, w.do(ctx, r, func(ctx context.Context, module *wasmloop.Runner, k *kit) error {
 		kind, payload, err := started(k.k.Trigger())
@@ -193,7 +206,7 @@ func (w *Work) do(ctx context.Context, r *run.Run, use func(ctx context.Context,
 		if err != nil {
 			return err
 		}
-		k := &kit{record: c, k: lk, config: who.Config, ctx: ctx}
+		k := &kit{record: c, k: lk, config: who.Config, ctx: ctx, may: func() error { return w.may(name) }}
 		inside, stop := context.WithCancel(ctx)
 		defer stop()
 		defer c.watch(stop)()
