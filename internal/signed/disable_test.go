@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/schedule"
 	"github.com/ombud-run/ombud/internal/trigger"
 	"github.com/ombud-run/ombud/wasmloop"
@@ -110,5 +111,37 @@ func (s *shelf) eventually(what string, is func() bool) {
 			s.t.Fatalf("%s does not come", what)
 		case <-time.After(5 * time.Millisecond):
 		}
+	}
+}
+
+// A run computes for minutes: what is removed or revoked meanwhile makes no further call.
+func TestARunOfWhatIsRemovedOrRevokedMakesNoFurtherCall(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(stack){
+		"removed": func(s stack) { delete(s, "guest") },
+		"revoked": func(s stack) {
+			x := s["guest"]
+			x.Revoked = "a key"
+			s["guest"] = x
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			onSites(t, choice{}, func(t *testing.T, s *site) {
+				s.effect = func(text string) {
+					if strings.Contains(text, "one") {
+						change(s.shelf)
+					}
+				}
+				id := s.start(t, put("one"), put("two"))
+				rec := s.end(t, id)
+				if rec.State != run.Failed || rec.ErrorClass != fault.Denied || !strings.Contains(rec.Error, what) {
+					t.Errorf("%+v", rec)
+				}
+				if n := s.did("t.put"); n != 1 {
+					t.Errorf("%d effects", n)
+				}
+			})
+		})
 	}
 }
