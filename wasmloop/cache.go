@@ -1,9 +1,7 @@
 package wasmloop
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,6 +48,9 @@ func (c *compileCache) open() (wazero.CompilationCache, error) {
 			if data, err := os.ReadFile(file); err == nil && string(sum) == digest(data) { //nolint:gosec // the same
 				return nil
 			}
+		}
+		if err := os.Remove(file + sumSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		return os.Remove(file)
 	})
@@ -140,77 +141,4 @@ func sizeOf(path string) (n int64) {
 		return nil
 	})
 	return n
-}
-
-// engine is a runtime with one module compiled in it.
-type engine struct {
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache
-	module  wazero.CompiledModule
-}
-
-// compile makes an engine for a module, from the cache if it is there. A cache that cannot
-// be used costs time and nothing else.
-func compile(ctx context.Context, opts Options, module []byte, limitPages uint32) (*engine, error) {
-	if opts.CacheDir != "" {
-		c := newCompileCache(opts, module)
-		e, err := compileWith(ctx, c.open, module, limitPages)
-		if err == nil {
-			if err = c.keep(); err != nil {
-				opts.Log.Warn("a compiled module was not kept", "dir", opts.CacheDir, "error", err)
-			}
-			return e, nil
-		}
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		first := err
-		e, err = compileWith(ctx, inMemory, module, limitPages)
-		_ = os.RemoveAll(c.dir) // it is why, or holds nothing
-		if err == nil {
-			opts.Log.Warn("the cache of compiled modules cannot be used", "dir", opts.CacheDir, "error", first)
-		}
-		return e, err
-	}
-	return compileWith(ctx, inMemory, module, limitPages)
-}
-
-func inMemory() (wazero.CompilationCache, error) { return wazero.NewCompilationCache(), nil }
-
-func compileWith(ctx context.Context, open func() (wazero.CompilationCache, error), module []byte, limitPages uint32) (_ *engine, err error) {
-	e := &engine{}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: the compiler failed: %v", ErrMalformed, p)
-		}
-		if err != nil {
-			err = errors.Join(err, e.close(context.WithoutCancel(ctx)))
-		}
-	}()
-	if e.cache, err = open(); err != nil {
-		return nil, fmt.Errorf("open the cache of compiled modules: %w", err)
-	}
-	e.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCloseOnContextDone(true).
-		WithDebugInfoEnabled(false).
-		WithMemoryLimitPages(limitPages).
-		WithCompilationCache(e.cache))
-	if err := hostModules(ctx, e.runtime); err != nil {
-		return nil, fmt.Errorf("open the sandbox: %w", err)
-	}
-	if e.module, err = e.runtime.CompileModule(ctx, module); err != nil {
-		return nil, fmt.Errorf("%w: compile: %w", ErrMalformed, err)
-	}
-	return e, nil
-}
-
-// close is safe to call twice.
-func (e *engine) close(ctx context.Context) (err error) {
-	if e.runtime != nil {
-		err = e.runtime.Close(ctx)
-	}
-	if e.cache != nil {
-		err = errors.Join(err, e.cache.Close(ctx))
-	}
-	return err
 }

@@ -13,11 +13,12 @@ import (
 // gigabytes of the host.
 const (
 	maxTypes      = 20_000
-	maxValues     = 1000 // parameters, or results, of one function
+	maxValues     = 64 // parameters, or results, of one function
 	maxImports    = 1000
 	maxFunctions  = 300_000
-	maxBody       = 1 << 20 // bytes of one function: the compiler holds it as a whole
-	maxLocals     = 10_000  // of one function
+	maxBody       = 256 << 10 // bytes of one function: the compiler holds it as a whole
+	maxLocals     = 10_000    // of one function
+	maxWeight     = 16 << 20  // bytes by locals of one function: the compiler keeps each local for each loop
 	maxAllLocals  = 4_000_000
 	maxTables     = 8
 	maxEntries    = 1 << 20   // of all tables together, and what each may grow to
@@ -155,7 +156,10 @@ var checks = [secDataCount + 1]func(*cursor){
 			if n > maxBody {
 				c.fail("a function of %d bytes; at most %d are allowed", n, maxBody)
 			}
-			all += locals(&cursor{rest: c.take(n), err: c.err}, c)
+			sum := locals(&cursor{rest: c.take(n), err: c.err}, c)
+			if all += sum; uint64(n)*sum > maxWeight {
+				c.fail("a function of %d bytes and %d local variables: their product may be %d", n, sum, maxWeight)
+			}
 		}
 		if all > maxAllLocals {
 			c.fail("%d local variables; at most %d are allowed", all, maxAllLocals)
