@@ -14,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/grant"
+	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -103,8 +104,12 @@ func (d *Daemon) capsList(ctx context.Context, req wire.CapsListRequest) (out wi
 		if err != nil {
 			return out, err
 		}
-		if in.Role != nil {
-			out.Subjects = append(out.Subjects, wireSubject(s, in.Role))
+		role, own := in.Role, []policy.Rule(nil)
+		if who, err := d.actorOf(s); err == nil { // what its file or its approved manifest gives it is a layer of its own
+			role, own = who.Role, who.Own
+		}
+		if role != nil {
+			out.Subjects = append(out.Subjects, wireSubject(s, role, own))
 		}
 	}
 	const most = 1000
@@ -116,12 +121,27 @@ func (d *Daemon) capsList(ctx context.Context, req wire.CapsListRequest) (out wi
 	return out, err
 }
 
-func wireSubject(subject string, role *policy.Role) wire.CapsSubject {
+func wireSubject(subject string, role *policy.Role, own []policy.Rule) wire.CapsSubject {
 	out := wire.CapsSubject{Subject: subject, Role: role.Name(), MaxTier: role.MaxTier().String()}
 	for _, l := range role.Layers() {
 		for _, r := range l.Rules() {
 			out.Rules = append(out.Rules, wire.CapsRule{Layer: l.Name(), Effect: r.Effect.String(), Scope: r.Scope.String()})
 		}
+	}
+	for _, r := range own {
+		out.Rules = append(out.Rules, wire.CapsRule{Layer: "grants of " + subject, Effect: r.Effect.String(), Scope: r.Scope.String()})
+	}
+	return out
+}
+
+// wireOwn shows what a recipe's file or a loop's approved manifest gives beside its role.
+func wireOwn(who loops.Actor, in policy.Input) wire.CapsSubject {
+	out := wire.CapsSubject{Subject: who.Subject, MaxTier: in.Tier.String()}
+	if who.Role != nil {
+		out.Role = who.Role.Name()
+	}
+	for _, r := range in.Grants.Rules() {
+		out.Rules = append(out.Rules, wire.CapsRule{Layer: in.Grants.Name(), Effect: r.Effect.String(), Scope: r.Scope.String()})
 	}
 	return out
 }
