@@ -14,7 +14,6 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/grant"
-	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -130,18 +129,6 @@ func wireSubject(subject string, role *policy.Role, own []policy.Rule) wire.Caps
 	}
 	for _, r := range own {
 		out.Rules = append(out.Rules, wire.CapsRule{Layer: "grants of " + subject, Effect: r.Effect.String(), Scope: r.Scope.String()})
-	}
-	return out
-}
-
-// wireOwn shows what a recipe's file or a loop's approved manifest gives beside its role.
-func wireOwn(who loops.Actor, in policy.Input) wire.CapsSubject {
-	out := wire.CapsSubject{Subject: who.Subject, MaxTier: in.Tier.String()}
-	if who.Role != nil {
-		out.Role = who.Role.Name()
-	}
-	for _, r := range in.Grants.Rules() {
-		out.Rules = append(out.Rules, wire.CapsRule{Layer: in.Grants.Name(), Effect: r.Effect.String(), Scope: r.Scope.String()})
 	}
 	return out
 }

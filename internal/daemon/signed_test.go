@@ -95,6 +95,19 @@ func TestASignedLoopLives(t *testing.T) {
 			}
 		}
 		why("allow")
+		caps, err := c.CapsList(t.Context(), wire.CapsListRequest{Subject: "loop:hello"})
+		if err != nil || len(caps.Subjects) != 1 || !slices.ContainsFunc(caps.Subjects[0].Rules, func(r wire.CapsRule) bool { return r.Scope == "notify.send:operator" && r.Effect == "allow" }) {
+			t.Errorf("%+v %v", caps, err)
+		}
+		denied, err := c.CapsGrant(t.Context(), wire.CapsGrantRequest{Subject: "loop:hello", Scope: "notify.send", Effect: "deny"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		why("deny") // what was approved can be narrowed
+		if _, err := c.CapsRevoke(t.Context(), wire.CapsRevokeRequest{ID: denied.Grant.ID}); err != nil {
+			t.Fatal(err)
+		}
+		why("allow")
 		installLoop(t, c, loopOf(t, "hello", "2.0.0", func(m *wasmloop.Manifest) { m.Host, m.Capabilities = []string{wasmloop.FnLog}, nil }))
 		why("deny") // what the new one does not name is gone
 		list, err := c.LoopList(t.Context(), wire.LoopListRequest{Name: "loop:hello"})
