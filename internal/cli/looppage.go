@@ -96,7 +96,9 @@ func limitsText(l wire.LoopLimits) string {
 
 // installedPage is what is said after an install.
 func installedPage(p *page, v wire.LoopPreview, l wire.Loop) {
-	if v.Replaces != "" {
+	if v.Replaces == v.Manifest.Version {
+		p.line("installed %s %s again", l.Name, v.Replaces)
+	} else if v.Replaces != "" {
 		p.line("upgraded %s from %s to %s", l.Name, v.Replaces, v.Manifest.Version)
 	} else {
 		p.line("installed %s %s", l.Name, v.Manifest.Version)

@@ -36,7 +36,8 @@ type Preview struct {
 	Diff      *wasmloop.CapabilityDiff // the same, as the manifests name it
 	Downgrade string                   // what says that it is an older version, "" if nothing does
 	Another   string                   // the publisher of what it replaces, if that is another one
-	Same      bool                     // it is the very file that is installed
+	Same      bool                     // it is the very file that is installed, and that is in order
+	Repairs   bool                     // it is the very file that is installed, and what is kept of it is damaged
 
 	// Name says that its name has to be typed, and why; "" if a yes is enough.
 	Name string
@@ -133,6 +134,12 @@ func (l *Library) inspect(ctx context.Context, sha string, data []byte) (a *wasm
 	if err := l.vouch(&p, s); err != nil {
 		return nil, p, s, err
 	}
+	if s.old != nil && s.old.SHA256 == sha {
+		bad := l.verify(ctx, *s.old, s.trust)
+		if p.Same, p.Repairs = bad == nil, bad != nil; p.Repairs {
+			p.Warnings = append(p.Warnings, "what is kept of it is damaged, and this puts it in order: "+bad.Error())
+		}
+	}
 	p.against(s.old)
 	return a, p, s, nil
 }
@@ -218,7 +225,7 @@ func (p *Preview) against(old *Installed) {
 	if old == nil {
 		return
 	}
-	p.Replaces, p.Same = old, old.SHA256 == p.SHA256
+	p.Replaces = old
 	if old.Problem != nil {
 		p.Warnings = append(p.Warnings, "what is installed cannot be read, so nothing can be compared: "+old.Problem.Error())
 		return
@@ -230,7 +237,7 @@ func (p *Preview) against(old *Installed) {
 	p.Less = slices.DeleteFunc(was, func(s string) bool { return slices.Contains(p.May, s) })
 	if is, known := older(old.Manifest, p.Manifest); is {
 		p.Downgrade = fmt.Sprintf("version %s is older than %s, which is installed", p.Manifest.Version, old.Manifest.Version)
-	} else if !known && !p.Same {
+	} else if !known && old.SHA256 != p.SHA256 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("whether %s is newer than %s cannot be told", p.Manifest.Version, old.Manifest.Version))
 	}
 }

@@ -124,6 +124,9 @@ func (l *Library) replacedTx(ctx context.Context, tx *db.Tx, p Preview, x Instal
 	if p.Replaces != nil {
 		verb, data.Was = "upgraded", p.Replaces.Manifest.Version
 		text = "The loop " + x.Name + " was " + data.Was + " and is " + x.Manifest.Version + " now."
+		if p.Repairs {
+			text = "The loop " + x.Name + " " + x.Manifest.Version + " was installed again: what was kept of it was damaged."
+		}
 		if more = p.More; len(more) > 0 {
 			text += " It may now also:"
 		}
