@@ -28,7 +28,9 @@ func Describe(m Manifest) (lines []string) {
 		add("make web requests, but to no host: it names none")
 	}
 	for _, c := range m.Capabilities {
-		add("%s", describeCapability(c))
+		for _, line := range describeCapability(c) {
+			add("%s", line)
+		}
 	}
 	for _, t := range m.Tools {
 		add("call the tool %s with inputs of its choice", t)
@@ -43,6 +45,10 @@ func Describe(m Manifest) (lines []string) {
 		add("run by itself at %s", m.Schedule)
 	}
 	for _, e := range m.Events {
+		if e == "*" {
+			add("run at every event there is, of you, your agent and your other loops, also of its own runs, and read what is in it")
+			continue
+		}
 		add("run at each event %s, and read what is in it", e)
 	}
 	if m.Webhook != "" {
@@ -61,41 +67,47 @@ func (m *Manifest) memoryMB() int {
 	return m.MemoryMB
 }
 
-func describeCapability(c string) string {
+// describeCapability says what a capability gives, a line each.
+func describeCapability(c string) []string {
 	class, value, _ := strings.Cut(c, ":")
+	if value == "" && class != "http" && class != "tool" {
+		return []string{fmt.Sprintf("be granted %q", c)}
+	}
 	every := value == "" || value == "*"
 	switch class {
 	case "http":
 		if every {
-			return "make web requests to any host"
+			return []string{"make web requests to any host"}
 		}
-		return "make web requests to " + strings.Replace(value, "*.", "every host under ", 1)
-	case "memory":
-		space, write := strings.CutSuffix(value, ":write")
+		return []string{"make web requests to " + strings.Replace(value, "*.", "every host under ", 1)}
+	case "memory": // whatever its namespace is called, it is the one of the operator's agent
 		switch {
 		case value == "*":
-			return "read and write all your memory"
-		case write:
-			return "write to the memory " + space
+			return []string{reach[FnRecall], reach[FnRemember]}
+		case strings.HasSuffix(value, writes):
+			return []string{reach[FnRemember]}
 		}
-		return "search the memory " + value
+		return []string{reach[FnRecall]}
 	case "tool":
 		if every {
-			return "use every tool there is"
+			return []string{"use every tool there is"}
 		}
 		if doing := reach[toolCapability[value]]; doing != "" {
-			return doing
+			return []string{doing}
 		}
-		return "use the tool " + value
+		return []string{"use the tool " + value}
 	case "channel":
-		return "send to the channel " + value
+		return []string{"send to the channel " + value}
 	case "spend":
-		return "spend up to " + value + " a day"
+		return []string{"spend up to " + value + " a day"}
 	case "secret":
-		return "have the secret " + value + " sent to the hosts it is bound to; it never sees its value"
+		return []string{"have the secret " + value + " sent to the hosts it is bound to; it never sees its value"}
 	}
-	return "be granted " + c
+	return []string{fmt.Sprintf("be granted %q", c)}
 }
+
+// writes ends a capability of class memory that is one to write.
+const writes = ":write"
 
 // toolCapability is the host function for which a capability of class tool stands.
 var toolCapability = map[string]string{
@@ -139,11 +151,30 @@ func reaches(capabilities, host, tools, provides []string) []string {
 	return slices.Compact(out)
 }
 
+// without are those of a that b does not cover.
 func without(a, b []string) (out []string) {
+	var have []string
+	for _, s := range b {
+		have = append(have, meant(s)...)
+	}
 	for _, s := range a {
-		if !slices.Contains(b, s) {
+		if slices.ContainsFunc(meant(s), func(m string) bool { return !slices.Contains(have, m) }) {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// meant is what a part of a manifest comes to: every namespace is the one memory there is.
+func meant(s string) []string {
+	value, memory := strings.CutPrefix(s, "memory:")
+	switch {
+	case !memory:
+		return []string{s}
+	case value == "*":
+		return []string{"memory", "memory" + writes}
+	case strings.HasSuffix(value, writes):
+		return []string{"memory" + writes}
+	}
+	return []string{"memory"}
 }

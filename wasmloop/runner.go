@@ -142,11 +142,15 @@ func hostModules(ctx context.Context, r wazero.Runtime) error {
 }
 
 // namespace is the memory a manifest names. A loop made for another installation names
-// that one's; here it means the memory of the agent the loop works for.
+// that one's; here it means the memory of the agent the loop works for. It is a name and
+// nothing else: whether the loop may write there, all its capabilities say together.
 func namespace(m Manifest, usual string) string {
 	for _, c := range m.Capabilities {
 		if space, ok := strings.CutPrefix(c, "memory:"); ok {
-			if space = strings.TrimSuffix(space, ":write"); space != "*" {
+			for strings.HasSuffix(space, writes) {
+				space = strings.TrimSuffix(space, writes)
+			}
+			if space != "*" && space != "" {
 				return space
 			}
 		}

@@ -160,7 +160,13 @@ func (g gate) Allow(_ context.Context, class, value string) error {
 		if !ok || has != class {
 			continue
 		}
-		if class == "http" {
+		switch class {
+		case "memory": // every namespace is the one memory there is, as in Rules
+			if pattern == "*" || pattern != "" && strings.HasSuffix(pattern, ":write") == strings.HasSuffix(value, ":write") {
+				return nil
+			}
+			continue
+		case "http":
 			pattern, _, _ = strings.Cut(pattern, ":") // the host; policy knows the port
 			pattern = strings.ToLower(pattern)
 		}
