@@ -1,10 +1,8 @@
 package scaffold
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,48 +12,20 @@ import (
 	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
-var (
-	installable = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	eventKind   = regexp.MustCompile(`^(\*|[a-z][a-z0-9_]*(\.[a-z0-9_]+)*(\.\*)?)$`)
-	toolName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
-	classes     = []string{"http", "memory", "tool", "channel", "spend", "secret"}
-)
-
-const (
-	maxMemoryMB = 4096
-	maxEvents   = 32
-)
-
 // Check says, a line each, what is wrong with a manifest: what a host would refuse, and
 // what would be refused to the loop whenever it asks.
 func Check(m wasmloop.Manifest) (problems []string) {
+	problems = wasmloop.Problems(m)
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if !installable.MatchString(m.Name) {
-		bad("name: %q cannot be one: use 1 to 64 letters, digits and . _ -, and begin with a letter or digit", m.Name)
-	}
-	if m.MemoryMB < 0 || m.MemoryMB > maxMemoryMB {
-		bad("memory_mb: %d is not 1 to %d", m.MemoryMB, maxMemoryMB)
-	}
 	if m.Schedule != "" {
-		if _, err := cron.Parse(m.Schedule, time.UTC); err != nil {
+		switch s, err := cron.Parse(m.Schedule, time.UTC); {
+		case err != nil:
 			bad("schedule: %v", err)
-		}
-	}
-	if len(m.Events) > maxEvents {
-		bad("events: there are %d; the most is %d", len(m.Events), maxEvents)
-	}
-	for _, e := range m.Events {
-		if !eventKind.MatchString(e) {
-			bad("events: %q is no kind of event, as comms.message, tool.* or *", e)
-		}
-	}
-	for _, c := range m.Capabilities {
-		if class, value, ok := strings.Cut(c, ":"); !ok || value == "" || !slices.Contains(classes, class) {
-			bad("capabilities: %q is not CLASS:VALUE with one of %s", c, strings.Join(classes, ", "))
+		case s.Often(time.Minute):
+			bad("schedule: %s is more than once a minute", m.Schedule)
 		}
 	}
 	checkHost(m, bad)
-	checkProvides(m, bad)
 	return problems
 }
 
@@ -98,27 +68,6 @@ func capable(m wasmloop.Manifest, class, value string) bool {
 		got, ok := strings.CutPrefix(c, class+":")
 		return ok && (value == "" || got == value || got == "*")
 	})
-}
-
-func checkProvides(m wasmloop.Manifest, bad func(string, ...any)) {
-	seen := map[string]bool{}
-	for _, t := range m.Provides {
-		switch {
-		case !toolName.MatchString(t.Name):
-			bad("provides: %q is no name of a tool: use 1 to 64 letters, digits, _ and -", t.Name)
-		case seen[t.Name]:
-			bad("provides: %s is there twice", t.Name)
-		case strings.TrimSpace(t.Description) == "":
-			bad("provides: %s has no description, by which the agent knows what it is for", t.Name)
-		}
-		seen[t.Name] = true
-		var schema struct {
-			Type string `json:"type"`
-		}
-		if len(t.Parameters) > 0 && (json.Unmarshal(t.Parameters, &schema) != nil || schema.Type != "object") {
-			bad("provides: the parameters of %s are not a JSON Schema of type object", t.Name)
-		}
-	}
 }
 
 // near is the host function that was probably meant.

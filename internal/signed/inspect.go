@@ -6,9 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/ombud-run/ombud/internal/cron"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/wasmloop"
 )
 
@@ -154,7 +157,7 @@ func (l *Library) fits(a *wasmloop.Artifact) error {
 	switch {
 	case !nameForm.MatchString(m.Name):
 		return fault.New(fault.Invalid, "a loop cannot be called %q: it is 1 to 64 letters, digits and . _ -, and begins with none of these three", m.Name)
-	case l.d.Taken(m.Name):
+	case l.d.Taken(strings.ToLower(m.Name)):
 		return fault.New(fault.Conflict, "a loop that is a part of ombud is called %s", m.Name).WithHint("its publisher has to give it another name")
 	case m.MemoryMB < 0 || m.MemoryMB > maxMemoryMB:
 		return bad("it asks for %d MiB of memory; an instance has 1 to %d", m.MemoryMB, maxMemoryMB)
@@ -165,16 +168,26 @@ func (l *Library) fits(a *wasmloop.Artifact) error {
 	if unknown := wasmloop.UnknownHostFunctions(m.Host); len(unknown) > 0 {
 		return bad("it calls %s, which this version of ombud does not have", strings.Join(unknown, ", ")).WithHint("a newer ombud may have it; ombud version")
 	}
+	problems := wasmloop.Problems(m)
 	for _, c := range m.Capabilities {
-		if class, value, ok := strings.Cut(c, ":"); !ok || value == "" || !slices.Contains(classes, class) {
-			return bad("the capability %q is not CLASS:VALUE with one of %s", c, strings.Join(classes, ", "))
+		texts := scopesOf(m, c)
+		if len(texts) > 0 && !slices.ContainsFunc(texts, func(text string) bool { _, err := scope.ParseRule(text); return err == nil }) {
+			problems = append(problems, fmt.Sprintf("capabilities: %q stands for nothing that can be granted", c))
 		}
+	}
+	if m.Schedule != "" {
+		switch s, err := cron.Parse(m.Schedule, time.UTC); {
+		case err != nil:
+			problems = append(problems, "schedule: "+err.Error())
+		case s.Often(time.Minute):
+			problems = append(problems, "schedule: "+m.Schedule+" is more than once a minute")
+		}
+	}
+	if len(problems) > 0 {
+		return bad("%s", strings.Join(problems, "; ")).WithHint("its publisher has to mend it; ombud loop build says the same")
 	}
 	return nil
 }
-
-// classes are the classes of capability.
-var classes = []string{"http", "memory", "tool", "channel", "spend", "secret"}
 
 // maxMemoryMB is the most memory an instance can have.
 const maxMemoryMB = 4096

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -45,7 +46,7 @@ func (l *Library) listIn(ctx context.Context, q db.Q) ([]Installed, error) {
 	}
 	for i := range list {
 		list[i].judge(revoked)
-		list[i].Shadowed = l.d.Taken(list[i].Name)
+		list[i].Shadowed = l.d.Taken(strings.ToLower(list[i].Name))
 	}
 	slices.SortFunc(list, func(a, b Installed) int {
 		if a.Name < b.Name {
@@ -66,7 +67,7 @@ func (l *Library) getIn(ctx context.Context, q db.Q, name string) (Installed, er
 	}
 	revoked, err := l.keysIn(ctx, q, Revoked)
 	x.judge(revoked)
-	x.Shadowed = l.d.Taken(name)
+	x.Shadowed = l.d.Taken(strings.ToLower(name))
 	return x, err
 }
 
