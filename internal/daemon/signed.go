@@ -30,7 +30,7 @@ func (d *Daemon) openSigned(kinds *run.Kinds) error {
 		return err
 	}
 	d.signed = signed.New(signed.Deps{
-		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Targets: d.triggers, Lenient: karmax.Loop,
+		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Targets: d.triggers, Runs: d.runs, Lenient: karmax.Loop,
 		Taken:   func(name string) bool { return slices.Contains(d.loopSet.Names(), name) },
 		Tool:    d.toolFacts,
 		Prepare: func(ctx context.Context, a *wasmloop.Artifact) error { return d.signedWork.Prepare(ctx, a) },

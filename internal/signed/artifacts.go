@@ -95,6 +95,7 @@ func (l *Library) Artifact(ctx context.Context, sha string) (*wasmloop.Artifact,
 	if err != nil {
 		return nil, refusal(err)
 	}
+	l.keys.Store(sha, keysOf(a))
 	return a, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/trigger"
 	"github.com/ombud-run/ombud/internal/vault"
 	"github.com/ombud-run/ombud/wasmloop"
@@ -47,13 +49,21 @@ type Targets interface {
 
 var _ Targets = (*trigger.Triggers)(nil)
 
-// Deps are the parts a Library uses. DB, Vault, Log, Audit and Targets are needed.
+// Runs ends runs.
+type Runs interface {
+	CancelTx(ctx context.Context, tx *db.Tx, id, by, why string) error
+}
+
+var _ Runs = (*run.Engine)(nil)
+
+// Deps are the parts a Library uses. DB, Vault, Log, Audit, Targets and Runs are needed.
 type Deps struct {
 	DB      *db.DB
 	Vault   *vault.Vault
 	Log     *eventlog.Log
 	Audit   *audit.Audit
 	Targets Targets
+	Runs    Runs
 	// Taken reports whether a loop that is compiled in has the name.
 	Taken func(name string) bool
 	// Tool tells of a tool by its name, if there is one.
@@ -85,6 +95,8 @@ type Library struct {
 	uploads uploads
 
 	current atomic.Pointer[map[string]Installed] // what is installed, by name
+	revoked atomic.Pointer[[]string]             // keys
+	keys    sync.Map                             // by which each artifact that was read is signed: its sha256 to []string
 }
 
 // New returns the library of a store. Nothing is read before Open.
@@ -191,14 +203,19 @@ func (l *Library) Names() []string {
 func (l *Library) Open(ctx context.Context) error {
 	return l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
 		list, err := l.listIn(ctx, q)
+		if err != nil {
+			return err
+		}
+		revoked, err := l.keysIn(ctx, q, Revoked)
 		if err == nil {
-			l.remember(list)
+			l.remember(list, revoked)
 		}
 		return err
 	})
 }
 
-func (l *Library) remember(list []Installed) {
+func (l *Library) remember(list []Installed, revoked []string) {
+	l.revoked.Store(&revoked)
 	m := map[string]Installed{}
 	for _, x := range list {
 		m[x.Name] = x

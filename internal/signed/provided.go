@@ -31,6 +31,7 @@ type invocation struct {
 // is called at the start and whenever what is installed has changed. What cannot be used as
 // it is declared is returned, with the reason.
 func (w *Work) Lend() ([]tool.Quarantine, error) {
+	w.Judge()
 	var offers []tool.Offer
 	for _, name := range w.d.Shelf.Names() {
 		x, there := w.d.Shelf.Current(name)

@@ -80,7 +80,7 @@ func assemble(d *db.DB, change func(*Deps)) (*shelf, error) {
 	times := schedule.New(d, v, s.log, s.runs, func(context.Context, *db.Tx, schedule.Firing) (string, error) { return "", nil }, schedule.Options{})
 	s.hits = trigger.New(d, v, s.log, s.runs, times, trigger.Options{})
 	deps := Deps{
-		DB: d, Vault: v, Log: s.log, Audit: s.book, Targets: s.hits,
+		DB: d, Vault: v, Log: s.log, Audit: s.book, Targets: s.hits, Runs: s.runs,
 		Taken: func(name string) bool { return name == "memory-upkeep" },
 		Tool: func(name string) (ToolFacts, bool) {
 			return ToolFacts{ReadOnly: name == "fs.read"}, name == "fs.read" || name == "fs.write"

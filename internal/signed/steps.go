@@ -56,6 +56,7 @@ type record struct {
 	mu     sync.Mutex
 	within bool // a call is under way
 	halted bool
+	barred error // why the loop may not go on, if that is why it was halted
 }
 
 // newRecord reads what the run has made.
@@ -186,18 +187,26 @@ func (c *record) exit() error {
 	return nil
 }
 
-// stopping is the engine's word that the daemon stops: it begins no step any more.
+// stopping is why a halted module does not go on: the loop may not, or by the engine's word,
+// which begins no step any more, the daemon stops.
 func (c *record) stopping() error {
+	if c.barred != nil {
+		return c.barred
+	}
 	_, err := c.r.Step(c.base, "stopping", run.Policy{Kind: run.Repeatable}, func(context.Context) (json.RawMessage, error) { return nil, nil })
 	return err
 }
 
-// halt stops the module when the daemon stops: at once if it computes, else behind the call
-// it waits for. All it did is recorded, and it goes on at the next start.
-func (c *record) halt(stop func()) {
+// halt stops the module when the daemon stops, or when the loop is barred: at once if it
+// computes, else behind the call it waits for. All it did is recorded, and one that is not
+// barred goes on at the next start.
+func (c *record) halt(stop func(), barred error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.halted = true
+	if c.halted {
+		return
+	}
+	c.halted, c.barred = true, barred
 	if !c.within {
 		stop()
 	}

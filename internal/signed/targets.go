@@ -21,6 +21,13 @@ func (l *Library) targetsTx(ctx context.Context, tx *db.Tx) error {
 	if err != nil {
 		return err
 	}
+	revoked, err := l.keysIn(ctx, tx, Revoked)
+	if err != nil {
+		return err
+	}
+	if err := l.cancelTx(ctx, tx, list); err != nil {
+		return err
+	}
 	var all []trigger.Target
 	for _, x := range list {
 		if !x.Shadowed {
@@ -31,7 +38,7 @@ func (l *Library) targetsTx(ctx context.Context, tx *db.Tx) error {
 		return err
 	}
 	tx.AfterCommit(func() {
-		l.remember(list)
+		l.remember(list, revoked)
 		l.d.Changed()
 	})
 	return nil

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/wasmloop"
 )
@@ -78,21 +77,4 @@ func alike(a, b wasmloop.Manifest) bool {
 	one, err := json.Marshal(a)
 	two, errTwo := json.Marshal(b)
 	return err == nil && errTwo == nil && bytes.Equal(one, two)
-}
-
-// Knows reports whether a run can go on with the artifact it is pinned to: it is there, and
-// no key of it is revoked as far as its row can say.
-func (l *Library) Knows(ctx context.Context, q db.Q, definition string) (bool, error) {
-	name, sha, ok := Pinned(definition)
-	if !ok {
-		return false, nil
-	}
-	if has, err := l.Has(ctx, q, sha); err != nil || !has {
-		return false, err
-	}
-	x, err := l.getIn(ctx, q, name)
-	if fault.Is(err, fault.NotFound) {
-		return true, nil
-	}
-	return x.Revoked == "", err
 }

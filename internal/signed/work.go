@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/budget"
@@ -29,6 +30,7 @@ type Shelf interface {
 	Artifact(ctx context.Context, sha string) (*wasmloop.Artifact, error)
 	Knows(ctx context.Context, q db.Q, definition string) (bool, error)
 	Current(name string) (Installed, bool)
+	Revoked(sha string) (key string)
 	Names() []string
 }
 
@@ -49,6 +51,9 @@ type WorkDeps struct {
 type Work struct {
 	d    WorkDeps
 	pool pool
+
+	mu   sync.Mutex
+	live map[*record]func() // what halts each module under way that may not go on
 }
 
 // NewWork returns what does the runs of the loops on a shelf.
@@ -56,7 +61,7 @@ func NewWork(d WorkDeps) *Work {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Work{d: d}
+	w := &Work{d: d, live: map[*record]func(){}}
 	w.pool.make = w.compile
 	return w
 }
@@ -97,7 +102,7 @@ func (w *Work) compile(ctx context.Context, sha string) (*wasmloop.Runner, wasml
 // runner makes a runner. Each run brings its own host.
 func (w *Work) runner(ctx context.Context, a *wasmloop.Artifact) (*wasmloop.Runner, error) {
 	return wasmloop.NewRunner(context.WithoutCancel(ctx), a, wasmloop.Options{
-		Namespace: "agent", Kit: nobody{}, CacheDir: w.d.CacheDir,
+		Namespace: "agent", Kit: nobody{}, CacheDir: w.d.CacheDir, Log: w.d.Logger,
 		Limits: wasmloop.Limits{Calls: maxAny, Output: maxPrinted, Answer: maxAnswer},
 	})
 }
@@ -137,9 +142,9 @@ func (w *Work) actor(name string, m wasmloop.Manifest) loops.Actor {
 	return who
 }
 
-// may is nil as long as something of a loop may run. It is asked before each call, since a
-// run computes for minutes.
-func (w *Work) may(name string) error {
+// may is nil as long as a run of a loop by an artifact may go on. It is asked at its start
+// and before each call, and whenever what is installed or trusted has changed.
+func (w *Work) may(name, sha string) error {
 	x, there := w.d.Shelf.Current(name)
 	switch {
 	case !there:
@@ -147,7 +152,39 @@ func (w *Work) may(name string) error {
 	case x.Stopped() != "":
 		return fault.New(fault.Denied, "the loop %s may not run: %s", name, x.Stopped())
 	}
+	if key := w.d.Shelf.Revoked(sha); key != "" {
+		return fault.New(fault.Denied, "the loop %s may not run: the key %s, by which the version of this run is signed, is revoked", name, key)
+	}
 	return nil
+}
+
+// goesOn registers a module under way, so that it is halted as soon as it may not go on.
+// What it returns ends that.
+func (w *Work) goesOn(c *record, name, sha string, stop func()) (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.live[c] = func() {
+		if why := w.may(name, sha); why != nil {
+			c.halt(stop, why)
+		}
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.live, c)
+	}
+}
+
+// Judge halts what is under way and may not go on, and forgets what was compiled: a module is
+// verified again before its next run. It is called whenever what is installed or trusted has
+// changed.
+func (w *Work) Judge() {
+	w.mu.Lock()
+	for _, judge := range w.live {
+		judge()
+	}
+	w.mu.Unlock()
+	w.pool.forget()
 }
 
 func (w *Work) handle(ctx context.Context, r *run.Run) ([]byte, error) {
@@ -192,6 +229,9 @@ func (w *Work) do(ctx context.Context, r *run.Run, use func(ctx context.Context,
 	if !ok {
 		return fault.New(fault.Internal, "run %s is pinned to %q, which is no signed loop", rec.ID, rec.Definition)
 	}
+	if err := w.may(name, sha); err != nil {
+		return err
+	}
 	module, m, done, err := w.pool.get(ctx, sha)
 	if err != nil {
 		return err
@@ -206,9 +246,13 @@ func (w *Work) do(ctx context.Context, r *run.Run, use func(ctx context.Context,
 		if err != nil {
 			return err
 		}
-		k := &kit{record: c, k: lk, config: who.Config, ctx: ctx, may: func() error { return w.may(name) }}
+		k := &kit{record: c, k: lk, config: who.Config, ctx: ctx, may: func() error { return w.may(name, sha) }}
 		inside, stop := context.WithCancel(ctx)
 		defer stop()
+		defer w.goesOn(c, name, sha, stop)()
+		if err := k.may(); err != nil { // it changed while the module was compiled
+			return err
+		}
 		defer c.watch(stop)()
 		err = use(wasmloop.WithHost(inside, wasmloop.Host{
 			Kit: k, Grants: gate{m}, Log: slog.New(lines{k: k}), Around: k.around, Clock: c.clock,
@@ -224,7 +268,7 @@ func (c *record) watch(stop func()) (end func()) {
 		defer close(gone)
 		select {
 		case <-c.r.Halted():
-			c.halt(stop)
+			c.halt(stop, nil)
 		case <-over:
 		}
 	}()

@@ -114,6 +114,7 @@ func (s stack) Artifact(context.Context, string) (*wasmloop.Artifact, error) {
 }
 
 func (s stack) Knows(context.Context, db.Q, string) (bool, error) { return true, nil }
+func (s stack) Revoked(string) string                             { return "" }
 func (s stack) Names() []string                                   { return []string{"guest"} }
 func (s stack) Current(name string) (Installed, bool)             { x, there := s[name]; return x, there }
 
