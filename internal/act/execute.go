@@ -208,7 +208,7 @@ func (a *Act) executeLocal(ctx context.Context, k *call, approved bool) (Result,
 func (a *Act) settle(k *call, out tool.Output, err error, begun time.Time) Result {
 	var res Result
 	if err != nil {
-		res = a.failure(k, err)
+		res = a.failure(k, out, err)
 	} else {
 		text := out.Text
 		if out.JSON != nil {
@@ -230,13 +230,13 @@ func (k *call) labelOf(out tool.Output) label.Label {
 	return label.Of(k.def.Source, label.OperatorOnly)
 }
 
-func (a *Act) failure(k *call, err error) Result {
+func (a *Act) failure(k *call, out tool.Output, err error) Result {
 	res := a.refusal(k.Tool, err)
 	res.Status = Failed
 	if fault.Is(err, fault.Unknown) {
 		res.Status = Unclear
 	}
-	res.Label = label.Of(k.def.Source, label.OperatorOnly)
+	res.Label = k.labelOf(out)
 	return res
 }
 
@@ -300,9 +300,9 @@ func (a *Act) perform(ctx context.Context, k *call) (_ Result, _ tool.Output, en
 	if !errors.Is(context.Cause(ctx), errAbandoned) {
 		why = "it was cancelled and did not stop"
 	}
-	res := a.failure(k, fault.New(fault.Unknown, "%s: %s (limit %s), so its outcome is unknown; do not repeat it", k.Tool, why, k.def.Timeout))
+	res := a.failure(k, tool.Output{}, fault.New(fault.Unknown, "%s: %s (limit %s), so its outcome is unknown; do not repeat it", k.Tool, why, k.def.Timeout))
 	if k.def.ReadOnly {
-		res = a.failure(k, fault.New(fault.Timeout, "%s: %s (limit %s)", k.Tool, why, k.def.Timeout))
+		res = a.failure(k, tool.Output{}, fault.New(fault.Timeout, "%s: %s (limit %s)", k.Tool, why, k.def.Timeout))
 	}
 	res.TookUS = time.Since(begun).Microseconds()
 	return res, tool.Output{}, false

@@ -36,7 +36,7 @@ func (a *Act) guarded(ctx context.Context, k *call, out tool.Output, err error) 
 		if k.def.ReadOnly {
 			class = fault.Internal
 		}
-		res = a.failure(k, fault.New(class, "the output of %s panicked: %v", k.Tool, p))
+		res = a.failure(k, tool.Output{}, fault.New(class, "the output of %s panicked: %v", k.Tool, p))
 	}()
 	return a.result(ctx, k, out, err)
 }
@@ -44,14 +44,12 @@ func (a *Act) guarded(ctx context.Context, k *call, out tool.Output, err error) 
 // result turns a handler's answer into a Result: output bounds and the blob.
 func (a *Act) result(ctx context.Context, k *call, out tool.Output, err error) Result {
 	if err != nil {
-		return a.failure(k, timedOut(ctx, k, err))
+		return a.failure(k, out, timedOut(ctx, k, err))
 	}
 	res := Result{Status: OK, Tool: k.Tool, Label: k.labelOf(out)}
 	src := source(out)
 	if err := a.keep(ctx, k, a.Hide.Reader(src), &res); err != nil {
-		bad := a.failure(k, timedOut(ctx, k, err))
-		bad.Label = res.Label
-		return bad
+		return a.failure(k, out, timedOut(ctx, k, err))
 	}
 	res.Warnings = warnings(res)
 	return res

@@ -349,6 +349,25 @@ func TestWhatOthersWroteStandsBetweenMarksAndBindsTheRun(t *testing.T) {
 	}
 }
 
+// A request that had no answer leaves the run as it was: the next one is not asked about.
+func TestARequestWithoutAnAnswerHasReadNothing(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	tries := loop("tries", func(ctx context.Context, k *Kit) error {
+		for _, step := range []string{"first", "second"} {
+			if _, err := k.HTTP(ctx, step, HTTPRequest{URL: gone.URL}); !fault.Is(err, fault.Unavailable) {
+				return fmt.Errorf("%s: %v", step, err)
+			}
+		}
+		if k.Label().Tainted() {
+			return fmt.Errorf("the run has read %s", k.Label())
+		}
+		return nil
+	})
+	open(t, sqlite(t), setup{loops: []Loop{tries}}).do("tries")
+}
+
 func TestAProposalBecomesAnInstructionWhenItIsAccepted(t *testing.T) {
 	t.Parallel()
 	proposes := loop("proposes", func(ctx context.Context, k *Kit) error {

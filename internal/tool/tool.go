@@ -143,7 +143,7 @@ type Output struct {
 	JSON   json.RawMessage
 	Reader io.ReadCloser // the receiver closes it, which also stops its producer
 
-	Label        *label.Label // nil: the definition's Source, for the operator only
+	Label        *label.Label // also of an error; nil: the definition's Source, for the operator only
 	CostMicroUSD int64
 }
 

@@ -129,7 +129,7 @@ func (w *Web) requestBy(methods []string) tool.Handler {
 	return func(ctx context.Context, inv tool.Invocation) (tool.Output, error) {
 		in, err := asked(inv.Input, methods)
 		if err != nil {
-			return tool.Output{}, err
+			return unsaid(err)
 		}
 		return w.request(ctx, inv, in)
 	}
@@ -138,24 +138,24 @@ func (w *Web) requestBy(methods []string) tool.Handler {
 func (w *Web) request(ctx context.Context, inv tool.Invocation, in requestInput) (tool.Output, error) {
 	u, err := parse(in.URL)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	h, err := parseHeaders(in.Headers, contentType)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	t, err := w.tripTo(ctx, inv, u, h)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	resp, err := t.do(ctx, w.client, in.Method, u, in.Body, w.agent)
 	if err != nil {
-		return tool.Output{}, t.sent(in.Method, failed(u, err))
+		return t.failed(t.sent(in.Method, failed(u, err)))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes+1))
 	if err != nil {
-		return tool.Output{}, t.sent(in.Method, failed(u, err))
+		return t.failed(t.sent(in.Method, failed(u, err)))
 	}
 	return t.answered(resp, body)
 }

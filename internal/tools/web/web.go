@@ -132,11 +132,11 @@ func parse(text string) (*url.URL, error) {
 func (w *Web) fetch(ctx context.Context, inv tool.Invocation) (tool.Output, error) {
 	in, err := tool.Decode[input](inv.Input)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	u, err := parse(in.URL)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	limit := min(in.MaxBytes, maxBytes)
 	if limit <= 0 {
@@ -144,20 +144,20 @@ func (w *Web) fetch(ctx context.Context, inv tool.Invocation) (tool.Output, erro
 	}
 	h, err := parseHeaders(in.Headers)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	t, err := w.tripTo(ctx, inv, u, h)
 	if err != nil {
-		return tool.Output{}, err
+		return unsaid(err)
 	}
 	resp, err := t.do(ctx, w.client, http.MethodGet, u, "", w.agent)
 	if err != nil {
-		return tool.Output{}, failed(u, err)
+		return t.failed(failed(u, err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return tool.Output{}, failed(u, err)
+		return t.failed(failed(u, err))
 	}
 	lab := t.label()
 	return tool.Output{Text: t.text(resp, body, int(limit)), Label: &lab}, nil
@@ -169,6 +169,7 @@ type trip struct {
 	hosts    []string       // whose words are in the answer
 	audience label.Audience // who may read it
 	reached  atomic.Bool    // there was a connection to send on
+	heard    atomic.Bool    // the other side could say something, be it in a certificate
 	refused  *url.URL       // the redirect that was not followed
 	why      error
 	headers  http.Header // what the call asked for, with the values of secrets
@@ -180,7 +181,7 @@ func (w *Web) tripTo(ctx context.Context, inv tool.Invocation, u *url.URL, h hea
 }
 
 func (t *trip) do(ctx context.Context, guarded *http.Client, method string, u *url.URL, body, agent string) (*http.Response, error) {
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: t.connected})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{TLSHandshakeStart: func() { t.heard.Store(true) }, GotConn: t.connected})
 	var sent io.Reader // with none, a request says that it has no body
 	if body != "" {
 		sent = strings.NewReader(body)
@@ -214,6 +215,7 @@ func (t *trip) do(ctx context.Context, guarded *http.Client, method string, u *u
 // it says is not for everybody.
 func (t *trip) connected(info httptrace.GotConnInfo) {
 	t.reached.Store(true)
+	t.heard.Store(true)
 	addr, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String())
 	if ip := addr.Addr().Unmap(); err != nil || !ip.IsGlobalUnicast() || ip.IsPrivate() {
 		t.audience = label.OperatorOnly
@@ -239,6 +241,21 @@ func (t *trip) redirected(ctx context.Context, next *http.Request, hops int) err
 	}
 	t.hosts = append(t.hosts, u.Host)
 	return nil
+}
+
+// failed is the output of a trip that came to no answer.
+func (t *trip) failed(err error) (tool.Output, error) {
+	if t.heard.Load() {
+		return tool.Output{}, err // which may repeat what the other side said
+	}
+	return unsaid(err)
+}
+
+// unsaid is the output of a call that nobody outside has heard of: a context that holds its
+// error has read nothing of theirs.
+func unsaid(err error) (tool.Output, error) {
+	own := label.Of(label.Own, label.OperatorOnly)
+	return tool.Output{Label: &own}, err
 }
 
 func (t *trip) label() label.Label {

@@ -316,3 +316,56 @@ func TestScopesAreTheURLAndBadOnesAreRefused(t *testing.T) {
 		t.Errorf("summary %s", got)
 	}
 }
+
+// What nobody outside has heard of brings none of their words in; what they could say
+// something in does, be it only a certificate.
+func TestAnErrorBeforeAConnectionIsNotOthersWords(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	hangsUp := func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			err = conn.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	other := httptest.NewTLSServer(http.NotFoundHandler()) // whose certificate nobody has signed
+	other.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	t.Cleanup(other.Close)
+	b := setup(t)
+	for name, c := range map[string]struct {
+		url string
+		own bool
+	}{
+		"no connection":       {gone.URL, true},
+		"no URL":              {"ftp://a", true},
+		"hangs up":            {b.serve(hangsUp), false},
+		"another certificate": {other.URL, false},
+	} {
+		for _, name2 := range []string{"web.fetch", "web.get", "web.request"} {
+			out, err := b.inv.Call(t.Context(), name2, tool.Invocation{Input: args(c.url, 0)})
+			if err == nil {
+				t.Fatal(name, name2, "has an answer")
+			}
+			if own := out.Label != nil && !out.Label.Tainted(); own != c.own {
+				t.Errorf("%s, %s: label %v, %v", name, name2, out.Label, err)
+			}
+		}
+	}
+	guarded, err := guard.NewEgress(guard.EgressConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: guarded.DialContext}}
+	reg, inv := tool.NewRegistry(slog.New(slog.DiscardHandler))
+	if err := New(client, "ombud/test", nil).Register(reg); err != nil {
+		t.Fatal(err)
+	}
+	out, err := inv.Call(t.Context(), "web.get", tool.Invocation{Input: args(b.page("text/plain", "hello"), 0)})
+	if !fault.Is(err, fault.Denied) || out.Label == nil || out.Label.Tainted() {
+		t.Errorf("refused by the guard: label %v, %v", out.Label, err)
+	}
+}
