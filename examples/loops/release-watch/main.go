@@ -1,8 +1,12 @@
 // Command release-watch is a loop that tells of new releases of projects on GitHub.
 //
+// Each half hour it looks at one of them, as the clock says. ombud asks a person before a
+// run that has read what others wrote makes another request, so a run makes one, and reads
+// its notes, which may hold others' words as well, only behind it.
+//
 // Settings: repos, as owner/name with spaces between; summary=off for the bare news, at no
-// cost; token=yes to send the secret github-token with each request, for more than 60 an
-// hour.
+// cost; token=yes to send the secret github-token with each request, where 60 an hour for
+// all of this address are too few.
 package main
 
 import (
@@ -31,14 +35,21 @@ func run(k *loop.Kit) error {
 	if err != nil {
 		return err
 	}
-	for n, repo := range set.repos {
-		k.Progress(repo, n, len(set.repos))
-		if err := look(k, set, repo); err != nil {
-			return fmt.Errorf("%s: %w", repo, err)
-		}
+	at := turn(k.Now(), len(set.repos))
+	repo := set.repos[at]
+	k.Progress(repo, at, len(set.repos))
+	if err := look(k, set, repo); err != nil {
+		return fmt.Errorf("%s: %w", repo, err)
 	}
 	return nil
 }
+
+// every is how far apart loop.yaml has the runs.
+const every = 30 * time.Minute
+
+// turn says which of n is looked at now. It is told by the clock and not by a note: a note
+// would have to be read before the request.
+func turn(now time.Time, n int) int { return int(now.Unix() / int64(every/time.Second) % int64(n)) }
 
 var repoForm = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 
@@ -110,7 +121,9 @@ func summary(k *loop.Kit, repo string, r release) (string, error) {
 		"Name what breaks first.\n\n" + notes)
 }
 
-// fetch asks for the latest release. Where GitHub has had enough, it waits an hour, twice.
+// fetch asks for the latest release. Where GitHub has had enough, or is in trouble, it is
+// asked the next time it is the project's turn: the answer to a second request of this run
+// would have to wait for a person.
 func fetch(k *loop.Kit, set settings, repo string) (r release, err error) {
 	req := loop.Request{
 		URL:     "https://api.github.com/repos/" + repo + "/releases/latest",
@@ -119,22 +132,18 @@ func fetch(k *loop.Kit, set settings, repo string) (r release, err error) {
 	if set.token {
 		req.Headers["Authorization"] = "Bearer {{secret:github-token}}"
 	}
-	for tries := 1; ; tries++ {
-		resp, err := k.HTTP(req)
-		switch {
-		case err != nil:
-			return r, err
-		case resp.Status == 200:
-			return r, json.Unmarshal([]byte(resp.Body), &r)
-		case resp.Status == 404:
-			k.Log(loop.Warn, "there is no such project, or it has no release", "repo", repo)
-			return r, nil
-		case (resp.Status == 403 || resp.Status == 429) && tries < 3:
-			if err := k.Sleep(time.Hour); err != nil {
-				return r, err
-			}
-		default:
-			return r, fmt.Errorf("GitHub answers %d", resp.Status)
-		}
+	resp, err := k.HTTP(req)
+	switch {
+	case err != nil:
+		return r, err
+	case resp.Status == 200:
+		return r, json.Unmarshal([]byte(resp.Body), &r)
+	case resp.Status == 404:
+		k.Log(loop.Warn, "there is no such project, or it has no release", "repo", repo)
+		return r, nil
+	case resp.Status == 403, resp.Status == 429, resp.Status >= 500:
+		k.Log(loop.Warn, fmt.Sprintf("GitHub answers %d; another time", resp.Status), "repo", repo)
+		return r, nil
 	}
+	return r, fmt.Errorf("GitHub answers %d", resp.Status)
 }

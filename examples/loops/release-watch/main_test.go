@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ombud-run/ombud/sdk/loop"
 	"github.com/ombud-run/ombud/sdk/loop/looptest"
@@ -52,26 +51,53 @@ func TestItTellsOfANewReleaseOnce(t *testing.T) {
 
 func TestACrashMakesNoDifference(t *testing.T) { looptest.EveryCrash(t, begin) }
 
-func TestItWaitsWhenGitHubHasHadEnough(t *testing.T) {
+func TestItLooksAtOneProjectARunAndAtAllInTurn(t *testing.T) {
+	h := begin(t)
+	h.Config["summary"] = "off"
+	h.Config["repos"] = "a/a, b/b c/c"
+	asked := map[string]int{}
+	h.HTTP = func(r loop.Request) (loop.Response, error) {
+		asked[r.URL]++
+		return answer(200, "v1")(r)
+	}
+	for range 6 {
+		h.Calls = nil
+		if err := h.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if h.Calls[0].Name != "http" {
+			t.Errorf("it reads what others wrote before it asks: %+v", h.Calls)
+		}
+		h.Time = h.Time.Add(every)
+	}
+	for _, repo := range []string{"a/a", "b/b", "c/c"} {
+		if n := asked["https://api.github.com/repos/"+repo+"/releases/latest"]; n != 2 {
+			t.Errorf("it asked for %s %d times in six runs", repo, n)
+		}
+	}
+}
+
+func TestItLeavesGitHubAloneWhenItHasHadEnough(t *testing.T) {
 	h := begin(t)
 	h.Config["summary"] = "off"
 	h.Config["token"] = "yes"
-	began, n := h.Time, 0
-	h.HTTP = func(r loop.Request) (loop.Response, error) {
-		if r.Headers["Authorization"] != "Bearer {{secret:github-token}}" {
-			t.Errorf("headers %v", r.Headers)
+	for _, status := range []int{403, 429, 502, 200} {
+		h.HTTP = func(r loop.Request) (loop.Response, error) {
+			if r.Headers["Authorization"] != "Bearer {{secret:github-token}}" {
+				t.Errorf("headers %v", r.Headers)
+			}
+			return answer(status, "v3")(r)
 		}
-		if n++; n < 3 {
-			return loop.Response{Status: 403}, nil
+		if err := h.Run(); err != nil || (len(h.Notices) == 1) != (status == 200) {
+			t.Errorf("%d: %v, %+v", status, err, h.Notices)
 		}
-		return answer(200, "v3")(r)
 	}
-	if err := h.Run(); err != nil || h.Time.Sub(began) != 2*time.Hour || len(h.Notices) != 1 || h.Notices[0].Body != "https://a/v3" {
-		t.Errorf("%v after %s, %+v", err, h.Time.Sub(began), h.Notices)
+	if len(h.Logs) != 3 || h.Notices[0].Body != "https://a/v3" {
+		t.Errorf("%+v %+v", h.Logs, h.Notices)
 	}
-	h.HTTP = answer(403, "v4")
+	h.HTTP = answer(401, "v4")
 	if err := h.Run(); err == nil {
-		t.Error("it goes on for ever")
+		t.Error("it says nothing of a token that is wrong")
 	}
 }
 
