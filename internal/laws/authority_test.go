@@ -34,6 +34,7 @@ var everyCall = []string{
 	`{tool: web.get, input: {url: "http://example.com/"}}`, `{tool: web.request, input: {url: "http://example.com/", body: x}}`,
 	`{tool: kit.ask, input: {prompt: x, agent: main}}`, `{tool: kit.model, input: {role: main}}`, `{tool: kit.harness, input: {prompt: x}}`,
 	`{tool: kit.send, input: {to: operator, text: x}}`, `{tool: kit.run, input: {name: x}}`, `{tool: kit.propose, input: {title: x, action: x, agent: main}}`,
+	`{tool: kit.note, input: {group: x, key: x, value: x}}`, `{tool: kit.notes, input: {group: x}}`,
 }
 
 // TestLaw05DefaultDenyAndAuthorityOnlyShrinks gives an agent a role that holds
