@@ -279,7 +279,7 @@ func (h *Host) group(name string) map[string]note {
 
 func (h *Host) setNote(req abi.Note) (any, error) {
 	g := h.group(req.Group)
-	n := note{value: req.Value}
+	n := note{value: req.Value, read: h.read}
 	if req.TTLSeconds > 0 {
 		n.until = h.Time.Add(milliseconds(req.TTLSeconds * 1000))
 	}

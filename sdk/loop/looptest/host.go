@@ -31,6 +31,11 @@ type Host struct {
 	// a minute with Again. New sets it to 2026-08-10 09:00 UTC.
 	Time time.Time
 
+	// Attended says that somebody is there to be asked. If not, a web request of a run that has
+	// read an answer of the web or a signal, or a note that such a run left, fails the test: in
+	// ombud it waits for a person.
+	Attended bool
+
 	// HTTP, Ask and the others answer what the loop asks for; of one that is not set the call
 	// fails. An error is a failure of the call.
 	HTTP                             func(loop.Request) (loop.Response, error)
@@ -71,6 +76,7 @@ type Host struct {
 	crashIn string // at the end of which step
 	ended   error  // why the host ended this attempt
 	forked  bool   // it went another way than before, for something failed then
+	read    string // what of others the run has read, if anything
 }
 
 // Call is a call that was made.
@@ -87,6 +93,7 @@ type Timer struct {
 
 type note struct {
 	value string
+	read  string    // what of others the run that kept it had read
 	until time.Time // zero for good
 }
 
@@ -204,7 +211,7 @@ type asleep struct{ error }
 func (h *Host) attempt() (err error) {
 	h.t.Helper()
 	for {
-		h.at, h.total, h.printed, h.ended, h.forked = 0, 0, 0, nil, false
+		h.at, h.total, h.printed, h.ended, h.forked, h.read = 0, 0, 0, nil, false, ""
 		h.within(func() { err = loop.RunOn(h) })
 		var zz asleep
 		if errors.As(h.ended, &zz) {

@@ -345,3 +345,36 @@ func TestEveryCrashFindsWhatIsDoneTwice(t *testing.T) {
 		return hostOf(t, "notify, short_get, short_set", "capabilities: [tool:app.push, memory:main, memory:main:write]")
 	})
 }
+
+// A request behind something that others wrote waits for a person in ombud.
+func TestARequestThatWouldWaitFailsTheTest(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs     int
+		attended bool
+		want     int
+	}{"the first": {1, false, 0}, "behind a note of the last run": {2, false, 1}, "attended": {2, true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			ear := &heard{TB: t}
+			h := hostOf(ear, "http, short_get, short_set", "capabilities: [\"memory:main\", \"memory:main:write\", \"http:a.example\"]")
+			h.Attended = c.attended
+			h.HTTP = func(loop.Request) (loop.Response, error) { return loop.Response{Status: 200}, nil }
+			loop.Main(func(k *loop.Kit) error {
+				if _, _, err := k.Kept("g", "seen"); err != nil {
+					return err
+				}
+				if _, err := k.HTTP(loop.Request{URL: "https://a.example"}); err != nil {
+					return err
+				}
+				return k.Keep("g", "seen", "1", 0)
+			})
+			for range c.runs {
+				if err := h.Run(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(ear.errors) != c.want {
+				t.Errorf("%q", ear.errors)
+			}
+		})
+	}
+}

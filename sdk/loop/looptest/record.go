@@ -80,7 +80,10 @@ func (h *Host) Call(name string, request []byte) (status int32, answer []byte) {
 	if fn.Free {
 		return h.answer(name, request)
 	}
-	return h.numbered(Call{name, string(request)})
+	if status, answer = h.numbered(Call{name, string(request)}); status == ok {
+		h.sees(name, request)
+	}
+	return status, answer
 }
 
 // numbered answers a call from the record, or makes it and records it.
@@ -114,6 +117,7 @@ func (h *Host) numbered(c Call) (status int32, answer []byte) {
 // make makes a call and records what came of it. The next attempt finds a sleep over.
 func (h *Host) make(c Call) (int32, []byte) {
 	r := recorded{Call: c, at: h.Time}
+	h.mayWait(c)
 	if c.Name == "sleep" {
 		var req abi.Sleep
 		if err := json.Unmarshal([]byte(c.Request), &req); err != nil {
