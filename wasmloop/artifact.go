@@ -146,7 +146,7 @@ func (a *Artifact) Unsigned() (lines []string) {
 		lines = append(lines, "tool "+t+": may be called")
 	}
 	for _, p := range a.Manifest.Provides {
-		lines = append(lines, "tool "+p.Name+": is provided to the agent")
+		lines = append(lines, "tool "+p.Name+": is provided to the agent, "+p.says())
 	}
 	if a.Manifest.Description != "" {
 		lines = append(lines, "description: "+a.Manifest.Description)

@@ -178,3 +178,28 @@ func meant(s string) []string {
 	}
 	return []string{"memory"}
 }
+
+// says is what an agent is told of a provided tool: in full if it is short, else by its
+// digest.
+func (t ToolSpec) says() string {
+	const most = 400
+	part := func(text string) string {
+		if len(text) > most {
+			return fmt.Sprintf("%.100q … (%d bytes, sha256 %s)", text, len(text), digest([]byte(text)))
+		}
+		return fmt.Sprintf("%q", text)
+	}
+	return "which is told of it " + part(t.Description) + " and its input " + part(string(t.Parameters))
+}
+
+// Retold says, a line each, of which provided tools an agent would be told other things
+// than it was until now.
+func Retold(was, is Manifest) (lines []string) {
+	for _, next := range is.Provides {
+		i := slices.IndexFunc(was.Provides, func(t ToolSpec) bool { return t.Name == next.Name })
+		if i >= 0 && was.Provides[i].says() != next.says() {
+			lines = append(lines, "lend your agent the tool "+next.Name+" otherwise than before: "+next.says())
+		}
+	}
+	return lines
+}

@@ -228,6 +228,8 @@ func (l *Library) vouch(p *Preview, s standing) error {
 		if p.Another == "" {
 			p.Another = "nobody"
 		}
+		p.Warnings = append(p.Warnings, "what you set for "+name+" (values, time, who may call its webhook) is not handed to another publisher; "+
+			"the notes it kept are, unless you remove it first")
 		p.Name = fmt.Sprintf("%s was signed by %s until now, and this is signed by another", name, p.Another)
 	}
 	return nil
@@ -247,6 +249,7 @@ func (p *Preview) against(old *Installed) {
 	p.Diff = &diff
 	was := wasmloop.Describe(old.Manifest)
 	p.More = slices.DeleteFunc(slices.Clone(p.May), func(s string) bool { return slices.Contains(was, s) })
+	p.More = append(p.More, wasmloop.Retold(old.Manifest, p.Manifest)...)
 	p.Less = slices.DeleteFunc(was, func(s string) bool { return slices.Contains(p.May, s) })
 	if is, known := older(old.Manifest, p.Manifest); is {
 		p.Downgrade = fmt.Sprintf("version %s is older than %s, which is installed", p.Manifest.Version, old.Manifest.Version)

@@ -108,7 +108,10 @@ func installed(p Preview, o Order, old *Installed, now int64) Installed {
 		Publisher: p.Verdict.Publisher, Registry: p.Verdict.Registry, By: o.By, From: o.From, First: now,
 	}
 	if old != nil && old.Problem == nil {
-		x.First, x.Settings = old.First, old.Settings
+		x.First = old.First
+		if p.Another == "" { // what was set was meant for the publisher that it had
+			x.Settings = old.Settings
+		}
 	}
 	return x
 }

@@ -1,6 +1,7 @@
 package signed
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,7 @@ func older(now, next wasmloop.Manifest) (is, known bool) {
 			return c > 0, true
 		}
 		if pa, pb := pre(now.Version), pre(next.Version); pa != pb { // 1.2.0-rc1 comes before 1.2.0
-			return pa == "" || pb != "" && pa > pb, true
+			return pa == "" || pb != "" && comparePre(pa, pb) > 0, true
 		}
 	}
 	if now.BuiltAt > 0 && next.BuiltAt > 0 && now.BuiltAt != next.BuiltAt {
@@ -63,3 +64,38 @@ func compare(a, b []int) int {
 	}
 	return 0
 }
+
+// comparePre compares what stands behind the numbers part by part, digits as numbers: rc9
+// comes before rc10, and a number before a word. Where one ends the other goes on, it is
+// the earlier.
+func comparePre(a, b string) int {
+	one, two := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(one), len(two)) {
+		if c := natural(one[i], two[i]); c != 0 {
+			return c
+		}
+	}
+	return len(one) - len(two)
+}
+
+func natural(a, b string) int {
+	for a != "" && b != "" {
+		x, y := digits(a), digits(b)
+		if x > 0 && y > 0 {
+			m, n := strings.TrimLeft(a[:x], "0"), strings.TrimLeft(b[:y], "0")
+			if c := cmp.Or(cmp.Compare(len(m), len(n)), cmp.Compare(m, n)); c != 0 {
+				return c
+			}
+			a, b = a[x:], b[y:]
+			continue
+		}
+		if a[0] != b[0] {
+			return cmp.Compare(a[0], b[0]) // a digit before a letter
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) - len(b)
+}
+
+// digits is how many a text begins with.
+func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
