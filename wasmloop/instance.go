@@ -1,6 +1,7 @@
 package wasmloop
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"strings"
@@ -20,6 +21,8 @@ type instance struct {
 	calls    int // all of them
 	numbered int // those that are recorded
 	printed  int64
+	stdout   printer
+	stderr   printer
 
 	// kept is an answer that was longer than the guest's buffer. The guest calls again
 	// with a longer one, and the call is not made again.
@@ -34,7 +37,9 @@ type keptAnswer struct {
 }
 
 func (r *Runner) newInstance(ctx context.Context, trigger []byte) *instance {
-	return &instance{r: r, host: r.opt.host(ctx), trigger: trigger}
+	i := &instance{r: r, host: r.opt.host(ctx), trigger: trigger}
+	i.stdout, i.stderr = printer{i: i, name: "stdout"}, printer{i: i, name: "stderr"}
+	return i
 }
 
 // walltime is the module's wall clock.
@@ -48,10 +53,12 @@ type instanceKey struct{}
 // open makes the instance, begins it, and hands it to use.
 func (i *instance) open(ctx context.Context, use func(context.Context, api.Module) error) (err error) {
 	ctx = context.WithValue(ctx, instanceKey{}, i)
+	defer i.stderr.flush()
+	defer i.stdout.flush()
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions().
 		WithWalltime(i.walltime, sys.ClockResolution(time.Microsecond)).WithSysNanotime().WithRandSource(rand.Reader).
 		WithNanosleep(func(ns int64) { sleep(ctx, ns) }).
-		WithStdout(printer{i, "stdout"}).WithStderr(printer{i, "stderr"})
+		WithStdout(&i.stdout).WithStderr(&i.stderr)
 	making, mem := ctx, (*memory)(nil)
 	if i.r.image != nil {
 		mem = i.r.image.memory()
@@ -87,24 +94,47 @@ func sleep(ctx context.Context, ns int64) {
 	}
 }
 
-// printer takes what a module prints, as one line of the log a write.
+// printer takes what a module prints, as one line of the log a line: a module may write each
+// word by itself. What has no end of line ends with the module.
 type printer struct {
 	i    *instance
 	name string
+	line []byte // so far, cut
 }
 
 const maxLine = 2000
 
-func (p printer) Write(b []byte) (int, error) {
-	p.i.print(p.name, b)
+func (p *printer) Write(b []byte) (int, error) {
+	if !p.i.mayPrint(len(b)) {
+		return len(b), nil
+	}
+	for rest := b; len(rest) > 0; {
+		line, after, ends := bytes.Cut(rest, []byte{'\n'})
+		p.line = append(p.line, line[:min(len(line), maxLine-len(p.line))]...)
+		if ends {
+			p.flush()
+		}
+		rest = after
+	}
 	return len(b), nil
+}
+
+// flush logs the line so far. An empty one says nothing.
+func (p *printer) flush() {
+	if len(p.line) > 0 {
+		p.i.say(p.name, p.line)
+	}
+	p.line = p.line[:0]
 }
 
 // print logs what a module says, cut to a line, until it has said as much as it may.
 func (i *instance) print(by string, b []byte) {
-	if !i.mayPrint(len(b)) {
-		return
+	if i.mayPrint(len(b)) {
+		i.say(by, b)
 	}
+}
+
+func (i *instance) say(by string, b []byte) {
 	text := strings.ToValidUTF8(string(b[:min(len(b), maxLine)]), "\uFFFD")
 	i.host.Log.Info("a loop says", "loop", i.r.manifest.Name, "by", by, "text", strings.TrimRight(text, "\n"))
 }

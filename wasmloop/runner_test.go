@@ -212,7 +212,7 @@ func TestAModuleThatMisbehavesEndsAlone(t *testing.T) {
 			}
 			b.kit.onAsk = func(ctx context.Context) string { <-ctx.Done(); return "" }
 			b.kit.err = nil
-			limit := 20 * time.Second
+			limit := time.Hour        // what fails does so by what it does, however slow the machine is
 			if c.want == ErrTimeout { //nolint:errorlint // of the table
 				limit = 300 * time.Millisecond
 			}

@@ -44,10 +44,15 @@ func (l lines) Handle(ctx context.Context, r slog.Record) error {
 	level := loops.Info
 	if fields["by"] == "stderr" {
 		level = loops.Warn
-		if last := strings.TrimSpace(text); last != "" {
-			l.k.said = last
+		if last := strings.TrimSpace(text); last != "" && !died(l.k.said) {
+			l.k.said = last // and not the trace behind why it died
 		}
 	}
 	l.k.Log(ctx, level, text, nil)
 	return nil
+}
+
+// died reports whether a line is the one by which a Go module says why it ends.
+func died(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
