@@ -44,7 +44,7 @@ func (i *instance) call(ctx context.Context, mem api.Memory, namePtr, nameLen, r
 	}
 	name := string(raw)
 	fn, known := hostFuncs[name]
-	if !known || !slices.Contains(i.r.manifest.Host, name) {
+	if !known || !i.names(name) {
 		return codeUndeclared
 	}
 	if fn.class != "" {
@@ -70,6 +70,11 @@ func (i *instance) call(ctx context.Context, mem api.Memory, namePtr, nameLen, r
 		return codeFailed
 	}
 	return int32(len(answer)) //nolint:gosec // bounded by Limits.Answer
+}
+
+// names reports whether the module may call a host function at all.
+func (i *instance) names(fn string) bool {
+	return slices.Contains(i.r.manifest.Host, fn) && (i.host.Functions == nil || i.host.Functions(fn))
 }
 
 // count counts a call, and ends a module that makes too many.

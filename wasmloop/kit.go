@@ -98,6 +98,8 @@ type Host struct {
 	Log    *slog.Logger
 	Around Around
 	Clock  func() time.Time
+	// Functions narrows the host functions that the manifest names, nil for none.
+	Functions func(name string) bool
 }
 
 type hostKey struct{}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -111,7 +110,7 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 	if !known {
 		return StatusUndeclared, fmt.Appendf(nil, "there is no host function %q", name)
 	}
-	if !slices.Contains(i.r.manifest.Host, name) {
+	if !i.names(name) {
 		return StatusUndeclared, fmt.Appendf(nil, "the manifest does not name %q under host", name)
 	}
 	if fn.class != "" {

@@ -23,6 +23,7 @@ type changing struct {
 	stack
 	mu     sync.Mutex
 	absent bool
+	less   []string // host functions that the installed version names no more
 	key    string
 }
 
@@ -32,7 +33,9 @@ func (c *changing) Current(name string) (Installed, bool) {
 	if c.absent {
 		return Installed{}, false
 	}
-	return c.stack.Current(name)
+	x, there := c.stack.Current(name)
+	x.Manifest.Host = slices.DeleteFunc(slices.Clone(x.Manifest.Host), func(fn string) bool { return slices.Contains(c.less, fn) })
+	return x, there
 }
 
 func (c *changing) Revoked(string) string {

@@ -24,6 +24,7 @@ const (
 	maxLog     = 256 << 10
 	maxPrinted = 1 << 20
 	maxAnswer  = 16 << 20
+	maxKept    = 64 << 20 // bytes of the requests and answers that one run records
 )
 
 // kit is what the calls of one execution of a module do: the kit of compiled-in loops,

@@ -48,10 +48,12 @@ type record struct {
 	base context.Context // of the execution
 	now  func() int64    // Unix µs
 
-	n      int             // calls so far
-	steps  map[string]made // by the name of the call's step
-	newest map[int]made    // that were made as call n in an earlier execution
-	latest string          // the step of the call that was made or answered last
+	n      int                  // calls so far
+	steps  map[string]made      // by the name of the call's step
+	newest map[int]made         // that were made as call n in an earlier execution
+	latest string               // the step of the call that was made or answered last
+	names  func(fn string) bool // whether the installed version names a host function
+	kept   int                  // bytes of the requests and answers so far
 
 	mu     sync.Mutex
 	within bool // a call is under way
@@ -107,6 +109,9 @@ func (c *record) match(ctx context.Context, call string, request []byte) (step s
 	if m := c.newest[c.n]; m.step != "" && m.Attempt == c.r.Record().Attempt && m.Call == call && toolOf(m) == toolOf(made{Call: call, Request: request}) {
 		c.latest = m.step
 		return m.step, m.Request, nil
+	}
+	if !c.names(call) {
+		return "", nil, fmt.Errorf("%w: the version that is installed now does not name %q under host", wasmloop.ErrRefused, call)
 	}
 	if _, taken := c.steps[step]; taken {
 		step = other
@@ -231,12 +236,27 @@ func (k *kit) around(ctx context.Context, c wasmloop.Call, do func(context.Conte
 	if k.n >= maxCalls {
 		return nil, k.end(fault.New(fault.Invalid, "%s made %d host calls that reach something, the most one run can", k.k.Subject(), maxCalls))
 	}
+	if err := k.keep(len(c.Request)); err != nil {
+		return nil, err
+	}
 	step, request, err := k.match(ctx, c.Name, c.Request)
 	if err != nil {
 		return nil, k.told(err)
 	}
 	k.ctx, k.step, k.behind = ctx, step, 0
-	return do(ctx, request)
+	answer, err = do(ctx, request)
+	if over := k.keep(len(answer)); over != nil && err == nil {
+		return nil, over
+	}
+	return answer, err
+}
+
+// keep counts what is recorded, and ends a module of which it is too much.
+func (k *kit) keep(n int) error {
+	if k.kept += n; k.kept > maxKept {
+		return k.end(fault.New(fault.Invalid, "%s made and got more than %d MiB of requests and answers, the most one run can", k.k.Subject(), maxKept>>20))
+	}
+	return nil
 }
 
 // ended is the record of a step of the module's own, with where the module was at its end:
@@ -246,6 +266,7 @@ type ended struct {
 	Calls  int             `json:"calls"`
 	Latest string          `json:"latest,omitempty"`
 	Behind int             `json:"behind,omitempty"`
+	Kept   int             `json:"kept,omitempty"`
 	Label  label.Label     `json:"label"`
 }
 
@@ -265,7 +286,7 @@ func (k *kit) StepBegin(_ context.Context, name string, once bool) (json.RawMess
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return nil, false, fault.New(fault.Verification, "the step %q: %w", name, err)
 		}
-		k.n, k.latest, k.behind = max(k.n, e.Calls), e.Latest, e.Behind
+		k.n, k.latest, k.behind, k.kept = max(k.n, e.Calls), e.Latest, e.Behind, max(k.kept, e.Kept)
 		k.k.ReadJSON(e.Label, e.Result)
 		return e.Result, true, nil
 	}
@@ -301,8 +322,11 @@ func (k *kit) StepEnd(_ context.Context, name string, result json.RawMessage) er
 	if k.why != nil {
 		return wasmloop.ErrStop
 	}
+	if err := k.keep(len(result)); err != nil {
+		return err
+	}
 	raw, err := json.Marshal(ended{
-		Result: result, Calls: k.n, Latest: k.latest, Behind: k.behind, Label: k.k.Label(),
+		Result: result, Calls: k.n, Latest: k.latest, Behind: k.behind, Kept: k.kept, Label: k.k.Label(),
 	})
 	if err != nil {
 		return err

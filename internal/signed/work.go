@@ -158,6 +158,13 @@ func (w *Work) may(name, sha string) error {
 	return nil
 }
 
+// names reports whether the version of a loop that is installed now names a host function. A
+// run of an older one calls no other, but for what it called before.
+func (w *Work) names(name, fn string) bool {
+	x, there := w.d.Shelf.Current(name)
+	return there && slices.Contains(x.Manifest.Host, fn)
+}
+
 // goesOn registers a module under way, so that it is halted as soon as it may not go on.
 // What it returns ends that.
 func (w *Work) goesOn(c *record, name, sha string, stop func()) (end func()) {
@@ -246,6 +253,7 @@ func (w *Work) do(ctx context.Context, r *run.Run, use func(ctx context.Context,
 		if err != nil {
 			return err
 		}
+		c.names = func(fn string) bool { return w.names(name, fn) }
 		k := &kit{record: c, k: lk, config: who.Config, ctx: ctx, may: func() error { return w.may(name, sha) }}
 		inside, stop := context.WithCancel(ctx)
 		defer stop()
@@ -256,6 +264,7 @@ func (w *Work) do(ctx context.Context, r *run.Run, use func(ctx context.Context,
 		defer c.watch(stop)()
 		err = use(wasmloop.WithHost(inside, wasmloop.Host{
 			Kit: k, Grants: gate{m}, Log: slog.New(lines{k: k}), Around: k.around, Clock: c.clock,
+			Functions: func(fn string) bool { return k.replaying() || k.names(fn) },
 		}), module, k)
 		return k.ended(ctx, err)
 	})
