@@ -52,7 +52,7 @@ func readLoopFile(path string) (f loopFile, err error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return f, fault.New(fault.NotFound, "there is no file %s", path).WithHint("a loop of a registry has a name without / and .oloop; ombud loop search shows them")
+		return f, fault.New(fault.NotFound, "there is no %s", path).WithHint("a loop of a registry has a name without / and .oloop; ombud loop search shows them")
 	case err != nil:
 		return f, fault.New(fault.Permission, "%w", err)
 	case info.IsDir():
