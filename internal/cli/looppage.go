@@ -90,7 +90,7 @@ func vouchingFields(p *page, v wire.LoopVouching) {
 func limitsText(l wire.LoopLimits) string {
 	return strings.Join([]string{
 		size(int64(l.MemoryMB)<<20) + " of memory", (time.Duration(l.TimeS) * time.Second).String() + " of work",
-		plural(int64(l.Calls), "call"), size(int64(l.LogBytes)) + " of log", "answers of up to " + size(int64(l.Answer)),
+		plural(int64(l.Calls), "call"), size(int64(l.LogBytes)) + " of log", "answers of up to " + size(int64(l.Answer)), size(int64(l.Record)) + " of record",
 	}, ", ")
 }
 

@@ -261,7 +261,7 @@ func wireManifest(m wasmloop.Manifest) wire.LoopManifest {
 
 func wireLimits(m wasmloop.Manifest, timeout time.Duration) wire.LoopLimits {
 	l := signed.LimitsOf(m, timeout)
-	return wire.LoopLimits{MemoryMB: l.MemoryMB, TimeS: int64(l.Time / time.Second), Calls: l.Calls, LogBytes: l.Log, Answer: l.Answer}
+	return wire.LoopLimits{MemoryMB: l.MemoryMB, TimeS: int64(l.Time / time.Second), Calls: l.Calls, LogBytes: l.Log, Answer: l.Answer, Record: l.Record}
 }
 
 // everyLoop is every loop by name, compiled in and signed.

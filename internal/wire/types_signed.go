@@ -42,6 +42,7 @@ type LoopLimits struct {
 	Calls    int   `json:"calls"`  // host calls that reach something
 	LogBytes int   `json:"log_bytes"`
 	Answer   int   `json:"answer"` // bytes of one answer to it
+	Record   int   `json:"record"` // bytes of what it asked, was answered and kept by steps
 }
 
 // LoopSigned is what an installed signed loop has beside what every loop has.
