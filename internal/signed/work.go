@@ -159,10 +159,11 @@ func (w *Work) may(name, sha string) error {
 }
 
 // names reports whether the version of a loop that is installed now names a host function. A
-// run of an older one calls no other, but for what it called before.
+// run of an older one calls no other, but for what it called before. Where none is installed
+// any more the call ends the run (see may), which an answer that it is not declared would not.
 func (w *Work) names(name, fn string) bool {
 	x, there := w.d.Shelf.Current(name)
-	return there && slices.Contains(x.Manifest.Host, fn)
+	return !there || slices.Contains(x.Manifest.Host, fn)
 }
 
 // goesOn registers a module under way, so that it is halted as soon as it may not go on.
