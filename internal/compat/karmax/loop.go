@@ -8,8 +8,8 @@ import (
 	"github.com/ombud-run/ombud/wasmloop"
 )
 
-// classes are the classes of capability that KARMAX knows.
-var classes = []string{"http", "memory", "tool", "channel", "spend"}
+// classes are the classes of capability that grant something: those of KARMAX, and ours.
+var classes = []string{"http", "memory", "tool", "channel", "secret"}
 
 // Loop says what of the manifest of a signed loop (.kloop) KARMAX passes over in silence: it
 // takes it as it is, and so does ombud, but tells.
@@ -30,11 +30,17 @@ func Loop(m wasmloop.Manifest) (warnings []string) {
 		switch {
 		case !ok || class == "" || value == "":
 			add("the capability %q is not CLASS:VALUE; it grants nothing", c)
+		case class == "spend":
+			add("the capability %s grants nothing: what a loop may spend is a budget", c)
 		case !slices.Contains(classes, class):
 			add("the capability %s has a class that is none; it grants nothing", c)
-		case class == "memory" && strings.Count(value, ":") > 1, class == "memory" && strings.Contains(value, ":") && !strings.HasSuffix(value, ":write"):
-			add("the capability %s is mistyped: a memory is NAME or NAME:write; it grants nothing", c)
-		case class == "spend" || class == "channel":
+		case class == "memory" && strings.Contains(strings.TrimSuffix(value, ":write"), ":"):
+			as := "memory:NAME"
+			if strings.HasSuffix(value, ":write") {
+				as += ":write"
+			}
+			add("the capability %s is mistyped, and nothing to KARMAX; it is taken for %s", c, as)
+		case class == "channel":
 			add("the capability %s was never enforced by KARMAX; here it counts for what it says", c)
 		}
 	}
