@@ -546,3 +546,25 @@ func TestAListenerHearsWhatComesRightAfterIt(t *testing.T) {
 }
 
 func equal(text string) Match { return Match{Equal: &text} }
+
+// Two parts that own targets cannot have one of the same name, and neither takes the
+// other's with it.
+func TestNoOwnerTakesATargetFromAnother(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.replace(on("a", events("x")))
+		if err := h.tryReplace("loop/signed", on("a", events("y"))); !fault.Is(err, fault.Conflict) {
+			t.Errorf("taken by another: %v", err)
+		}
+		if err := h.tryReplace("loop/signed", on("b", events("y"))); err != nil {
+			t.Fatal(err)
+		}
+		h.replace() // it has none any more
+		if err := h.tryReplace("loop/signed", on("a", events("y"))); err != nil {
+			t.Errorf("what nobody owns: %v", err)
+		}
+		if list, err := h.List(t.Context(), "loop"); err != nil || len(list) != 0 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	})
+}
