@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/version"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -110,53 +109,34 @@ func (a *app) compileGo(ctx context.Context, dir, out string, vendored bool) err
 	if vendored { // everything is here
 		env = append(env, "GOFLAGS=-mod=vendor", "GOPROXY=off")
 	}
-	version := exec.CommandContext(ctx, program, "version") //nolint:gosec // found in PATH
-	version.Env = env
-	said, err := version.Output()
+	ask := exec.CommandContext(ctx, program, "version") //nolint:gosec // found in PATH
+	ask.Env = env
+	said, err := ask.Output()
 	if err != nil {
 		return fault.New(fault.Unavailable, "%s version: %w", program, err).WithHint(needsGo)
 	}
-	if got := goVersion(string(said)); older(got, scaffold.MinGo) {
-		return fault.New(fault.Unavailable, "%s is Go %s, and a loop needs Go %s or newer", program, got, scaffold.MinGo).WithHint(needsGo)
+	got := goVersion(string(said))
+	if older(got, "go"+scaffold.MinGo) {
+		return fault.New(fault.Unavailable, "%s is Go %s, and a loop needs Go %s or newer", program, strings.TrimPrefix(got, "go"), scaffold.MinGo).WithHint(needsGo)
 	}
-	a.note("compiling %s by Go %s; the first time takes longer", out, goVersion(string(said)))
+	a.note("compiling %s by Go %s; the first time takes longer", out, strings.TrimPrefix(got, "go"))
 	build := exec.CommandContext(ctx, program, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, ".") //nolint:gosec // found in PATH
 	build.Dir, build.Env = dir, env
 	return a.compiled(build)
 }
 
-// goVersion is the number in what go version says, "" if it says none.
+// goVersion is the version in what go version says, go1.26.1, "" if it says none.
 func goVersion(said string) string {
 	fields := strings.Fields(said)
-	if len(fields) < 3 || !strings.HasPrefix(fields[2], "go") {
+	if len(fields) < 3 || !version.IsValid(fields[2]) {
 		return ""
 	}
-	return strings.TrimPrefix(fields[2], "go")
+	return fields[2]
 }
 
 // older reports whether a version of Go is older than another. One that cannot be read, of
 // Go's own development, is not.
-func older(got, than string) bool {
-	number := func(s string, n int) int {
-		parts := strings.SplitN(s, ".", 3)
-		if n >= len(parts) {
-			return -1
-		}
-		digits := strings.IndexFunc(parts[n], func(r rune) bool { return r < '0' || r > '9' })
-		if digits >= 0 {
-			parts[n] = parts[n][:digits]
-		}
-		v, err := strconv.Atoi(parts[n])
-		if err != nil {
-			return -1
-		}
-		return v
-	}
-	if number(got, 0) < 0 {
-		return false
-	}
-	return slices.Compare([]int{number(got, 0), number(got, 1)}, []int{number(than, 0), number(than, 1)}) < 0
-}
+func older(got, than string) bool { return version.IsValid(got) && version.Compare(got, than) < 0 }
 
 func (a *app) compileAssemblyScript(ctx context.Context, dir, out string) error {
 	node, err := exec.LookPath("node")

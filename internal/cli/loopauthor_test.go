@@ -36,13 +36,17 @@ func TestAuthorScripts(t *testing.T) {
 func TestVersionsOfGoAreCompared(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]bool{
-		"1.23.4": true, "1.9": true, "1": true, "0.9": true, "1.24": false, "1.24rc1": false, "1.26.8": false, "2.0": false, "1.100": false, "": false, "devel": false,
+		"go1.23.4": true, "go1.9": true, "go1": true, "go1.24": false, "go1.24rc1": false, "go1.26.8": false, "go1.26.8-custom": false, "go2.0": false, "go1.100": false, "": false,
 	} {
-		if older(got, "1.24") != want {
-			t.Errorf("Go %s is older than 1.24: %t", got, !want)
+		if older(got, "go1.24") != want {
+			t.Errorf("%s is older than 1.24: %t", got, !want)
 		}
 	}
-	if got := goVersion("go version go1.26.8 linux/amd64\n"); got != "1.26.8" {
-		t.Error(got)
+	for said, want := range map[string]string{
+		"go version go1.26.8 linux/amd64\n": "go1.26.8", "go version devel go1.27-5f1c linux/amd64": "", "go version": "",
+	} {
+		if got := goVersion(said); got != want {
+			t.Errorf("%q says %q", said, got)
+		}
 	}
 }
