@@ -274,11 +274,7 @@ func httpCall(ctx context.Context, i *instance, req abi.Request) (any, error) {
 		return nil, fmt.Errorf("%w: %q is no URL", ErrMalformed, req.URL)
 	}
 	host := strings.ToLower(u.Hostname())
-	if !slices.ContainsFunc(i.r.manifest.Capabilities, func(c string) bool {
-		pattern, ok := strings.CutPrefix(c, "http:")
-		pattern = strings.ToLower(pattern)
-		return ok && (covers(pattern, host) || covers(pattern, strings.ToLower(u.Host)))
-	}) {
+	if !abi.CoversHost(i.r.manifest.Capabilities, host, strings.ToLower(u.Host)) {
 		return nil, fmt.Errorf("the manifest does not name the host %s", host)
 	}
 	if err := i.allowed(ctx, "http", host); err != nil {
@@ -289,19 +285,6 @@ func httpCall(ctx context.Context, i *instance, req abi.Request) (any, error) {
 	}
 	body, status, err := i.kit().HTTP(ctx, req.Method, req.URL, req.Headers, req.Body)
 	return abi.Response{Status: status, Body: body}, err
-}
-
-// covers says whether a pattern of a capability covers a value: it is "*", the same, ends
-// in ".*" and is a beginning of it, or begins with "*." and is an end of it.
-func covers(pattern, value string) bool {
-	if pattern == "*" || pattern == value {
-		return true
-	}
-	if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(begin, ".") && strings.HasPrefix(value, begin) {
-		return true
-	}
-	end, ok := strings.CutPrefix(pattern, "*")
-	return ok && strings.HasPrefix(end, ".") && strings.HasSuffix(value, end)
 }
 
 // mayCallTool refuses a tool that is not named, not in the manifest, or not granted.

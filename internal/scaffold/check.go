@@ -37,17 +37,15 @@ func checkHost(m wasmloop.Manifest, bad func(string, ...any)) {
 		switch {
 		case !known:
 			bad("host: there is no function %q%s", name, near(name))
-		case fn.Class == "memory" && !slices.ContainsFunc(m.Capabilities, func(c string) bool {
-			space, ok := strings.CutPrefix(c, "memory:")
-			return ok && (space == "*" || strings.HasSuffix(space, ":write") == (fn.Value == ":write"))
-		}):
+		case fn.Declared(m.Capabilities):
+		case fn.Class == "memory":
 			bad("capabilities: %s needs memory:main%s", name, fn.Value)
-		case fn.Class == "tool" && !capable(m, "tool", fn.Value):
-			bad("capabilities: %s needs tool:%s", name, fn.Value)
+		default:
+			bad("capabilities: %s needs %s:%s", name, fn.Class, fn.Value)
 		}
 	}
 	declared := func(name string) bool { return slices.Contains(m.Host, name) }
-	if declared(wasmloop.FnHTTP) && !capable(m, "http", "") {
+	if declared(wasmloop.FnHTTP) && !slices.ContainsFunc(m.Capabilities, func(c string) bool { return strings.HasPrefix(c, "http:") }) {
 		bad("capabilities: http needs http:HOST for each host it calls")
 	}
 	if declared(wasmloop.FnTool) && len(m.Tools) == 0 {
@@ -59,15 +57,6 @@ func checkHost(m wasmloop.Manifest, bad func(string, ...any)) {
 	if declared(wasmloop.FnStepBegin) != declared(wasmloop.FnStepEnd) {
 		bad("host: %s and %s are needed together", wasmloop.FnStepBegin, wasmloop.FnStepEnd)
 	}
-}
-
-// capable says whether the manifest has a capability of a class for a value, or with "" for
-// any.
-func capable(m wasmloop.Manifest, class, value string) bool {
-	return slices.ContainsFunc(m.Capabilities, func(c string) bool {
-		got, ok := strings.CutPrefix(c, class+":")
-		return ok && (value == "" || got == value || got == "*")
-	})
 }
 
 // near is the host function that was probably meant.

@@ -39,6 +39,8 @@ func TestWhatIsWrongWithAManifestIsSaid(t *testing.T) {
 		"name: a\nversion: 1\nhost: [recall, remember]\ncapabilities: [\"memory:*\"]":               "",
 		"name: a\nversion: 1\nhost: [ask]":                                                          "ask needs tool:agent.ask",
 		"name: a\nversion: 1\nhost: [ask]\ncapabilities: [\"tool:*\"]":                              "",
+		"name: a\nversion: 1\nhost: [notify]\ncapabilities: [\"tool:app.*\"]":                       "",
+		"name: a\nversion: 1\nhost: [notify]\ncapabilities: [\"tool:ap*\", \"memory:app.push\"]":    "class tool",
 		"name: a\nversion: 1\nhost: [http]\ncapabilities: [\"http:a.example\"]":                     "",
 		"name: a\nversion: 1\nhost: [tool]":                                                         "no tool is named",
 		"name: a\nversion: 1\ntools: [time.now]":                                                    `function "tool"`,

@@ -1,5 +1,10 @@
 package abi
 
+import (
+	"slices"
+	"strings"
+)
+
 // Function says what a host function needs.
 type Function struct {
 	// Class and Value are the capability that a manifest has to declare for it: of class
@@ -10,6 +15,44 @@ type Function struct {
 	Free bool
 	// Own is a function of the module "ombud" only, which KARMAX does not have.
 	Own bool
+}
+
+// Declared says whether a manifest with these capabilities has the one that the function
+// needs. Whatever its namespace is called, there is one memory.
+func (f Function) Declared(capabilities []string) bool {
+	return f.Class == "" || slices.ContainsFunc(capabilities, func(c string) bool {
+		class, pattern, _ := strings.Cut(c, ":")
+		switch {
+		case class != f.Class:
+			return false
+		case class == "memory" && pattern != "*":
+			return pattern != "" && strings.HasSuffix(pattern, ":write") == (f.Value == ":write")
+		}
+		return Covers(pattern, f.Value)
+	})
+}
+
+// Covers says whether a pattern of a capability covers a value: it is "*" or the same, ends
+// in ".*" and is its beginning, or begins with "*." and is its end.
+func Covers(pattern, value string) bool {
+	if pattern == "*" || pattern == value {
+		return true
+	}
+	if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(begin, ".") && strings.HasPrefix(value, begin) {
+		return true
+	}
+	end, ok := strings.CutPrefix(pattern, "*")
+	return ok && strings.HasPrefix(end, ".") && strings.HasSuffix(value, end)
+}
+
+// CoversHost says whether a manifest with these capabilities names a host of the web, by
+// itself or with its port, both in lower case.
+func CoversHost(capabilities []string, host, withPort string) bool {
+	return slices.ContainsFunc(capabilities, func(c string) bool {
+		pattern, ok := strings.CutPrefix(c, "http:")
+		pattern = strings.ToLower(pattern)
+		return ok && (Covers(pattern, host) || Covers(pattern, withPort))
+	})
 }
 
 // Functions are all host functions there are, by their names.

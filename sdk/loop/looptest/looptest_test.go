@@ -37,7 +37,8 @@ func (t *heard) Errorf(f string, a ...any) { t.errors = append(t.errors, fmt.Spr
 func (t *heard) Error(a ...any)            { t.errors = append(t.errors, fmt.Sprint(a...)) }
 
 func TestWhatTheManifestDoesNotNameIsRefused(t *testing.T) {
-	h := hostOf(t, "notify, http, tool, remember, ask", "tools: [calendar.add]\ncapabilities: [\"http:*.example.com\", \"tool:app.push\"]\n")
+	h := hostOf(t, "notify, http, tool, remember, ask", "tools: [calendar.add]\ncapabilities: [\"http:*.example.com\", \"http:Example.org:8443\", \"tool:app.*\"]\n")
+	h.Attended = true
 	h.HTTP = func(loop.Request) (loop.Response, error) { return loop.Response{Status: 200}, nil }
 	h.Tools["calendar.add"] = func(json.RawMessage) (string, error) { return "added", nil }
 	var got []string
@@ -62,7 +63,7 @@ func TestWhatTheManifestDoesNotNameIsRefused(t *testing.T) {
 		say("calendar.add", err)
 		_, err = k.Tool("shell.exec", nil)
 		say("shell.exec", err)
-		for _, url := range []string{"https://api.example.com/x", "https://example.com", "https://example.com.evil.org", "x"} {
+		for _, url := range []string{"https://api.example.com/x", "https://example.com", "https://example.com.evil.org", "x", "https://example.org:8443/x", "https://example.org"} {
 			_, err = k.HTTP(loop.Request{URL: url})
 			say(url, err)
 		}
@@ -76,7 +77,8 @@ func TestWhatTheManifestDoesNotNameIsRefused(t *testing.T) {
 	}
 	want := []string{
 		"notify done", "remember refused", "recall undeclared", "calendar.add done", "shell.exec undeclared",
-		"https://api.example.com/x done", "https://example.com failed", "https://example.com.evil.org failed", "x failed", "ask refused", "large failed",
+		"https://api.example.com/x done", "https://example.com failed", "https://example.com.evil.org failed", "x failed",
+		"https://example.org:8443/x done", "https://example.org failed", "ask refused", "large failed",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -18,20 +18,13 @@ func (h *Host) mayCall(name string, fn abi.Function) string {
 	if why, there := h.refused[name]; there {
 		return why
 	}
-	switch fn.Class {
-	case "memory":
-		if !slices.ContainsFunc(h.m.capabilities, func(c string) bool {
-			space, ok := strings.CutPrefix(c, "memory:")
-			return ok && (space == "*" || strings.HasSuffix(space, ":write") == (fn.Value == ":write"))
-		}) {
-			return fmt.Sprintf("%s needs the capability memory:NAMESPACE%s in the manifest", name, fn.Value)
-		}
-	case "tool":
-		if !h.capable("tool", fn.Value) {
-			return fmt.Sprintf("%s needs the capability tool:%s in the manifest", name, fn.Value)
-		}
+	switch {
+	case fn.Declared(h.m.capabilities):
+		return ""
+	case fn.Class == "memory":
+		return fmt.Sprintf("%s needs the capability memory:NAMESPACE%s in the manifest", name, fn.Value)
 	}
-	return ""
+	return fmt.Sprintf("%s needs the capability %s:%s in the manifest", name, fn.Class, fn.Value)
 }
 
 // mayReach says why a call may not reach what its request names.
@@ -58,7 +51,7 @@ func (h *Host) mayReach(name string, request []byte) (status int32, why string) 
 			return malformed, fmt.Sprintf("%q is no URL", req.URL)
 		}
 		host := strings.ToLower(u.Hostname())
-		if !h.capable("http", host) {
+		if !abi.CoversHost(h.m.capabilities, host, strings.ToLower(u.Host)) {
 			return failed, "the manifest does not name the host " + host
 		}
 		if why, there := h.refused["http:"+host]; there {
@@ -66,25 +59,4 @@ func (h *Host) mayReach(name string, request []byte) (status int32, why string) 
 		}
 	}
 	return ok, ""
-}
-
-// capable says whether the manifest has a capability of a class that covers a value.
-func (h *Host) capable(class, value string) bool {
-	return slices.ContainsFunc(h.m.capabilities, func(c string) bool {
-		pattern, ok := strings.CutPrefix(c, class+":")
-		return ok && covers(strings.ToLower(pattern), value)
-	})
-}
-
-// covers is the rule of the host: "*", the same, a beginning that ends in ".*", or an end
-// that begins with "*.".
-func covers(pattern, value string) bool {
-	if pattern == "*" || pattern == value {
-		return true
-	}
-	if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(begin, ".") && strings.HasPrefix(value, begin) {
-		return true
-	}
-	end, ok := strings.CutPrefix(pattern, "*")
-	return ok && strings.HasPrefix(end, ".") && strings.HasSuffix(value, end)
 }
