@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -142,31 +141,6 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 		return nil, fault.New(fault.Verification, "%s: %w", path, err).WithHint("put the copy you kept in its place")
 	}
 	return priv, nil
-}
-
-// readPart reads a file that has at most so many bytes.
-func readPart(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.New(fault.NotFound, "there is no %s", path)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fault.New(fault.Permission, "%w", err)
-	case err != nil:
-		return nil, fault.New(fault.Unavailable, "%w", err)
-	case !info.Mode().IsRegular():
-		return nil, fault.New(fault.Usage, "%s is not a file", path)
-	case info.Size() > most:
-		return nil, fault.New(fault.Invalid, "%s has %d bytes; at most %d are read", path, info.Size(), most)
-	}
-	text, err := os.ReadFile(path) //nolint:gosec // the person names it
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fault.New(fault.Permission, "%w", err)
-	case err != nil:
-		return nil, fault.New(fault.Unavailable, "%w", err)
-	}
-	return text, nil
 }
 
 // readLoopYAML reads and checks the manifest of a project.

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/signed"
 	"github.com/ombud-run/ombud/internal/wholefile"
 	"github.com/ombud-run/ombud/wasmloop"
 )
@@ -93,8 +92,7 @@ func (a *app) sign(ctx context.Context, dir string, s signing) (out signedLoop, 
 	if strings.ContainsAny(m.Version, `/\ `) || strings.HasPrefix(m.Version, ".") {
 		return out, fault.New(fault.Config, "%s: version: %q cannot be part of a file's name", s.manifest, m.Version)
 	}
-	sum := sha256.Sum256(module)
-	m.SHA256 = hex.EncodeToString(sum[:])
+	m.SHA256 = signed.Sum(module)
 	if m.BuiltAt == 0 {
 		m.BuiltAt = a.now().Unix()
 	}
@@ -108,8 +106,7 @@ func (a *app) sign(ctx context.Context, dir string, s signing) (out signedLoop, 
 	if err := writePublic(s.output, data); err != nil {
 		return out, err
 	}
-	whole := sha256.Sum256(data)
-	return signedLoop{m.Name, m.Version, s.output, hex.EncodeToString(whole[:]), m.Publisher}, nil
+	return signedLoop{m.Name, m.Version, s.output, signed.Sum(data), m.Publisher}, nil
 }
 
 // pack makes the file of an artifact and sees that it holds.
@@ -237,8 +234,7 @@ An artifact is named by its path from the index, or by --base and its name.`,
 // indexOf makes the entries of artifacts.
 func indexOf(files []string, dir, base string) (idx wasmloop.Index, err error) {
 	for _, file := range files {
-		const most = maxModule + 1<<20
-		data, err := readPart(file, most)
+		data, err := readPart(file, signed.MaxArtifact)
 		if err != nil {
 			return idx, err
 		}
@@ -254,10 +250,10 @@ func indexOf(files []string, dir, base string) (idx wasmloop.Index, err error) {
 			}
 			at = filepath.ToSlash(rel)
 		}
-		m, sum := art.Manifest, sha256.Sum256(data)
+		m := art.Manifest
 		idx.Entries = append(idx.Entries, wasmloop.RegistryEntry{
 			Name: m.Name, Kind: wasmloop.KindWorkflow, Version: m.Version, Description: m.Description, Source: m.SourceURL,
-			Artifact: at, SHA256: hex.EncodeToString(sum[:]), Requires: m.Tools,
+			Artifact: at, SHA256: signed.Sum(data), Requires: m.Tools,
 		})
 	}
 	return idx, nil

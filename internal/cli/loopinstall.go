@@ -2,10 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/signed"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -23,12 +20,6 @@ func (a *app) loopOperatorCmds() []*cobra.Command {
 		a.loopTrustCmd(), a.loopSearchCmd(), a.loopExportCmd(), a.loopImportCmd(),
 	}
 }
-
-// piece is how much of an artifact is handed over at once.
-const piece = 4 << 20
-
-// maxLoopFile is the longest artifact.
-const maxLoopFile = 64<<20 + 256<<10 + 12
 
 // loopFile is an artifact in hand.
 type loopFile struct {
@@ -49,31 +40,21 @@ func isLoopFile(arg string) bool {
 }
 
 func readLoopFile(path string) (f loopFile, err error) {
-	info, err := os.Stat(path)
+	f.data, err = readPart(path, signed.MaxArtifact)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return f, fault.New(fault.NotFound, "there is no %s", path).WithHint("a loop of a registry has a name without / and .oloop; ombud loop search shows them")
+	case fault.Is(err, fault.NotFound):
+		return f, fault.New(fault.NotFound, "%w", err).WithHint("a loop of a registry has a name without / and .oloop; ombud loop search shows them")
+	case fault.Is(err, fault.Usage):
+		return f, fault.New(fault.Usage, "%w", err).WithHint("a loop to install is a file: ombud loop sign makes it")
 	case err != nil:
-		return f, fault.New(fault.Permission, "%w", err)
-	case info.IsDir():
-		return f, fault.New(fault.Invalid, "%s is a directory", path).WithHint("a loop to install is a file: ombud loop sign makes it")
-	case info.Size() > maxLoopFile:
-		return f, fault.New(fault.Invalid, "%s has %s; a loop has at most %s", path, size(info.Size()), size(maxLoopFile))
-	}
-	if f.data, err = os.ReadFile(path); err != nil {
-		return f, fault.New(fault.Permission, "%w", err)
+		return f, err
 	}
 	f.from = path
 	if abs, err := filepath.Abs(path); err == nil {
 		f.from = abs
 	}
-	f.sum = sumOf(f.data)
+	f.sum = signed.Sum(f.data)
 	return f, nil
-}
-
-func sumOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 // preview hands an artifact over and asks what installing it would mean.
@@ -86,7 +67,7 @@ func (a *app) preview(ctx context.Context, f loopFile) (p wire.LoopPreview, err 
 	}
 	for at := 0; at < len(f.data); {
 		got, err := a.client.LoopUpload(ctx, wire.LoopUploadRequest{
-			SHA256: f.sum, Size: len(f.data), Offset: at, Data: f.data[at:min(at+piece, len(f.data))],
+			SHA256: f.sum, Size: len(f.data), Offset: at, Data: f.data[at:min(at+signed.MaxPiece, len(f.data))],
 		})
 		if err != nil {
 			return p, err

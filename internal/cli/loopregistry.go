@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/signed"
 	"github.com/ombud-run/ombud/internal/wire"
 	"github.com/ombud-run/ombud/wasmloop"
 )
@@ -103,7 +104,7 @@ func (a *app) fetchLoop(ctx context.Context, name, url string) (f loopFile, err 
 	if f.data, err = c.client.Fetch(ctx, e); err != nil {
 		return f, registryFault(err)
 	}
-	f.sum, f.from, f.requires = sumOf(f.data), c.client.BaseURL+" "+e.Name, e.Requires
+	f.sum, f.from, f.requires = signed.Sum(f.data), c.client.BaseURL+" "+e.Name, e.Requires
 	return f, nil
 }
 

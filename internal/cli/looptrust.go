@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -190,19 +186,9 @@ func (a *app) trustImportCmd() *cobra.Command {
 
 func readTrustFile(path string) (req wire.TrustChangeRequest, err error) {
 	const most = 1 << 20
-	f, err := os.Open(path) //nolint:gosec // the operator names it
-	if errors.Is(err, fs.ErrNotExist) {
-		return req, fault.New(fault.NotFound, "there is no %s", path)
-	}
+	data, err := readPart(path, most)
 	if err != nil {
-		return req, fault.New(fault.Permission, "%w", err)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, most))
-	if bad := f.Close(); err == nil {
-		err = bad
-	}
-	if err != nil {
-		return req, fault.New(fault.Unavailable, "%w", err)
+		return req, err
 	}
 	var t trustFile
 	dec := json.NewDecoder(bytes.NewReader(data))

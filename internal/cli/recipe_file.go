@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,33 +31,10 @@ func (a *app) readRecipe(path string) (*recipe.Recipe, []byte, []recipe.Problem,
 }
 
 // readText reads a file, and no more of it than shows that it is too long.
-func readText(path string) (text []byte, err error) {
-	const hint = "it takes the path of a file; ombud recipe show NAME tells that of a recipe in use"
-	info, err := os.Stat(path) // the opening of a pipe waits for who writes into it
-	if err == nil && !info.Mode().IsRegular() {
-		what := "no regular file"
-		if info.IsDir() {
-			what = "a directory"
-		}
-		return nil, fault.New(fault.Usage, "%s is %s", path, what).WithHint(hint)
-	}
-	var f *os.File
-	if err == nil {
-		f, err = os.Open(path)
-	}
-	if err == nil {
-		defer func() { err = errors.Join(err, f.Close()) }()
-		text, err = io.ReadAll(io.LimitReader(f, recipe.MaxFile+1))
-	}
+func readText(path string) ([]byte, error) {
+	text, err := readFile(path, recipe.MaxFile)
 	if err != nil {
-		class := fault.Unavailable
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			class = fault.NotFound
-		case errors.Is(err, fs.ErrPermission):
-			class = fault.Permission
-		}
-		return nil, fault.New(class, "%w", err).WithHint(hint)
+		return nil, fault.New(fault.ClassOf(err), "%w", err).WithHint("it takes the path of a file; ombud recipe show NAME tells that of a recipe in use")
 	}
 	return text, nil
 }

@@ -111,7 +111,7 @@ func (l *Library) file(ctx context.Context, sha string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := make([]byte, 0, max(0, min(size, maxArtifact)))
+	data := make([]byte, 0, max(0, min(size, MaxArtifact)))
 	for n := range pieces { // a short read each
 		var sealed []byte
 		err := l.d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {

@@ -150,7 +150,7 @@ func TestWhatIsHandedOverIsTheWholeFile(t *testing.T) {
 		if _, err := s.Upload(sha, len(data), 10, wrong); !fault.Is(err, fault.Verification) {
 			t.Error(err)
 		}
-		for _, bad := range []struct{ size, at int }{{0, 0}, {maxArtifact + 1, 0}, {5, 0}} {
+		for _, bad := range []struct{ size, at int }{{0, 0}, {MaxArtifact + 1, 0}, {5, 0}} {
 			if _, err := s.Upload(strings.Repeat("0", 64), bad.size, bad.at, data[:10]); err == nil {
 				t.Errorf("%+v was taken", bad)
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 )
 
-// maxArtifact is the longest file an artifact can be.
-const maxArtifact = 64<<20 + 256<<10 + 12
+// MaxArtifact is the longest file an artifact can be.
+const MaxArtifact = 64<<20 + 256<<10 + 12
 
 const (
 	// MaxPiece is the most of an artifact that is handed over at once.
@@ -42,8 +42,8 @@ func (l *Library) Upload(sha string, size, offset int, piece []byte) (have int, 
 	switch {
 	case len(sha) != 64:
 		return 0, fault.New(fault.Invalid, "%q is no sha256 of a file", sha)
-	case size <= 0 || size > maxArtifact:
-		return 0, fault.New(fault.Invalid, "an artifact has 1 to %d bytes, not %d", maxArtifact, size)
+	case size <= 0 || size > MaxArtifact:
+		return 0, fault.New(fault.Invalid, "an artifact has 1 to %d bytes, not %d", MaxArtifact, size)
 	case len(piece) > MaxPiece:
 		return 0, fault.New(fault.Invalid, "a piece has at most %d bytes, not %d", MaxPiece, len(piece))
 	}
