@@ -47,11 +47,9 @@ func (i *instance) call(ctx context.Context, mem api.Memory, namePtr, nameLen, r
 	if !known || !i.names(name) {
 		return codeUndeclared
 	}
-	if fn.class != "" {
-		if err := i.allowed(ctx, fn.class, i.value(fn)); err != nil {
-			i.failed(name, err)
-			return codeRefused
-		}
+	if err := i.granted(ctx, name); err != nil {
+		i.failed(name, err)
+		return codeRefused
 	}
 	req, ok := read(mem, reqPtr, reqLen)
 	if !ok {
@@ -114,7 +112,7 @@ func (i *instance) answer(ctx context.Context, name string, fn hostFunc, req []b
 // make makes a call by whoever records it. It does not return when the module's time is
 // over.
 func (i *instance) make(ctx context.Context, name string, fn hostFunc, req []byte) (answer []byte, err error) {
-	if i.host.Around != nil && !fn.free {
+	if i.host.Around != nil && !abi.Functions[name].Free {
 		i.numbered++
 		answer, err = i.host.Around(ctx, Call{i.numbered, name, req}, func(ctx context.Context, req []byte) ([]byte, error) { return fn.do(ctx, i, req) })
 	} else {
@@ -155,89 +153,91 @@ func (i *instance) allowed(ctx context.Context, class, value string) error {
 	return i.host.Grants.Allow(ctx, class, value)
 }
 
-// hostFunc is one host function.
+// granted asks for the grant that a host function needs, if it needs one.
+func (i *instance) granted(ctx context.Context, name string) error {
+	switch need := abi.Functions[name]; need.Class {
+	case "":
+		return nil
+	case "memory":
+		return i.allowed(ctx, need.Class, i.r.space+need.Value)
+	default:
+		return i.allowed(ctx, need.Class, need.Value)
+	}
+}
+
+// hostFunc is what a host function does. What it needs is in [abi.Functions].
 type hostFunc struct {
-	free  bool   // it reaches nothing, so it has no number and nobody records it
-	class string // of the grant it needs, "" for none
-	value string // of the grant; for memory ":write" or ""
 	// before may refuse a call by what is in its request.
 	before func(ctx context.Context, i *instance, req []byte) (Status, error)
 	do     func(ctx context.Context, i *instance, req []byte) ([]byte, error)
 }
 
-func (i *instance) value(fn hostFunc) string {
-	if fn.class == "memory" {
-		return i.r.space + fn.value
-	}
-	return fn.value
-}
-
 // hostFuncs is the closed set. It is written once, below.
 var hostFuncs = map[string]hostFunc{
-	FnLog: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+	FnLog: {do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
 		i.print("log", req)
 		return nil, nil
 	}},
-	FnTrigger: {free: true, do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) { return i.trigger, nil }},
-	FnConfig: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+	FnTrigger: {do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) { return i.trigger, nil }},
+	FnConfig: {do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
 		return json.Marshal(abi.Value{Value: i.kit().Config(string(req))})
 	}},
-	FnHostTool: {free: true, do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+	FnHostTool: {do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
 		return json.Marshal(abi.Value{Value: i.kit().HostTool(string(req))})
 	}},
-	FnOperators: {free: true, do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) {
+	FnOperators: {do: func(_ context.Context, i *instance, _ []byte) ([]byte, error) {
 		return json.Marshal(abi.Chats{Chats: i.kit().OperatorChats()})
 	}},
-	FnRecall: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.Recall) (any, error) {
+	FnRecall: {do: handle(func(_ context.Context, i *instance, req abi.Recall) (any, error) {
 		if req.Limit <= 0 {
 			req.Limit = 5
 		}
 		hits, err := i.kit().Recall(req.Query, req.Limit)
 		return abi.Hits{Hits: hits}, err
 	})},
-	FnRemember: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.Fact) (any, error) {
+	FnRemember: {do: handle(func(_ context.Context, i *instance, req abi.Fact) (any, error) {
 		return nil, i.kit().Remember(req.Fact)
 	})},
-	FnNotify: {class: "tool", value: "app.push", do: handle(func(_ context.Context, i *instance, req abi.Notice) (any, error) {
+	FnNotify: {do: handle(func(_ context.Context, i *instance, req abi.Notice) (any, error) {
 		return nil, i.kit().Notify(req.Title, req.Body)
 	})},
-	FnAsk:       {class: "tool", value: "agent.ask", do: prompted(Kit.Ask)},
-	FnHarness:   {class: "tool", value: "harness", do: prompted(Kit.Harness)},
-	FnSummarize: {class: "tool", value: "summarize", do: prompted(Kit.Summarize)},
-	FnGateway: {class: "tool", value: "gateway", do: handle(func(ctx context.Context, i *instance, req abi.Prompt) (any, error) {
+	FnAsk:       {do: prompted(Kit.Ask)},
+	FnHarness:   {do: prompted(Kit.Harness)},
+	FnSummarize: {do: prompted(Kit.Summarize)},
+	FnGateway: {do: handle(func(ctx context.Context, i *instance, req abi.Prompt) (any, error) {
 		text, err := i.kit().Gateway(ctx, req.Prompt, req.Lend...)
 		return abi.Answer{Answer: text}, err
 	})},
-	FnPropose: {class: "tool", value: "propose", do: handle(func(_ context.Context, i *instance, req abi.Proposal) (any, error) {
+	FnPropose: {do: handle(func(_ context.Context, i *instance, req abi.Proposal) (any, error) {
 		return nil, i.kit().Propose(req.Title, req.Summary, req.Action)
 	})},
-	FnRemind: {class: "tool", value: "reminder.add", do: handle(func(_ context.Context, i *instance, req abi.Reminder) (any, error) {
+	FnRemind: {do: handle(func(_ context.Context, i *instance, req abi.Reminder) (any, error) {
 		return nil, i.kit().Remind(req.Title, req.Due, req.Notes)
 	})},
 	FnHTTP: {do: handle(httpCall)},
 	FnTool: {before: mayCallTool, do: handle(toolCall)},
-	FnShortSet: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.Note) (any, error) {
+	FnShortSet: {do: handle(func(_ context.Context, i *instance, req abi.Note) (any, error) {
 		return nil, i.kit().ShortSet(req.Group, req.Key, req.Value, int(req.TTLSeconds))
 	})},
-	FnShortGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.NoteKey) (any, error) {
+	FnShortGet: {do: handle(func(_ context.Context, i *instance, req abi.NoteKey) (any, error) {
 		v, found, err := i.kit().ShortGet(req.Group, req.Key)
 		return abi.Kept{Value: v, Found: found}, err
 	})},
-	FnShortAll: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.Group) (any, error) {
+	FnShortAll: {do: handle(func(_ context.Context, i *instance, req abi.Group) (any, error) {
 		all, err := i.kit().ShortAll(req.Group)
 		return abi.Entries{Entries: all}, err
 	})},
-	FnShortForget: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.NoteKey) (any, error) {
+	FnShortForget: {do: handle(func(_ context.Context, i *instance, req abi.NoteKey) (any, error) {
 		return nil, i.kit().ShortForget(req.Group, req.Key)
 	})},
-	FnChatGet: {class: "memory", do: handle(func(_ context.Context, i *instance, req abi.Chat) (any, error) {
+	FnChatGet: {do: handle(func(_ context.Context, i *instance, req abi.Chat) (any, error) {
 		s, err := i.kit().ChatSummary(req.JID)
 		return abi.Summary{Found: s != nil, Summary: s}, err
 	})},
-	FnChatSave: {class: "memory", value: ":write", do: handle(func(_ context.Context, i *instance, req abi.ChatSummary) (any, error) {
+	FnChatSave: {do: handle(func(_ context.Context, i *instance, req abi.ChatSummary) (any, error) {
 		return nil, i.kit().SaveChatSummary(req)
 	})},
-	FnRunLoop: {class: "tool", value: "loop.run", do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
+	FnRunLoop: {do: func(_ context.Context, i *instance, req []byte) ([]byte, error) {
 		return nil, i.kit().RunLoop(string(req))
 	}},
 }

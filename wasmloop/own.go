@@ -113,10 +113,8 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 	if !i.names(name) {
 		return StatusUndeclared, fmt.Appendf(nil, "the manifest does not name %q under host", name)
 	}
-	if fn.class != "" {
-		if err := i.allowed(ctx, fn.class, i.value(fn)); err != nil {
-			return StatusRefused, []byte(err.Error())
-		}
+	if err := i.granted(ctx, name); err != nil {
+		return StatusRefused, []byte(err.Error())
 	}
 	req, ok := read(mem, reqPtr, reqLen)
 	if !ok {
@@ -143,11 +141,11 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 
 // ownFuncs are the host functions beside those of v1.
 var ownFuncs = map[string]hostFunc{
-	FnStepBegin: {free: true, do: durable(func(ctx context.Context, k DurableKit, req abi.StepBegin) (any, error) {
+	FnStepBegin: {do: durable(func(ctx context.Context, k DurableKit, req abi.StepBegin) (any, error) {
 		result, done, err := k.StepBegin(ctx, req.Name, req.Once)
 		return abi.StepBegun{Done: done, Result: result}, err
 	})},
-	FnStepEnd: {free: true, do: durable(func(ctx context.Context, k DurableKit, req abi.StepEnd) (any, error) {
+	FnStepEnd: {do: durable(func(ctx context.Context, k DurableKit, req abi.StepEnd) (any, error) {
 		return nil, k.StepEnd(ctx, req.Name, req.Result)
 	})},
 	FnSleep: {do: durable(func(ctx context.Context, k DurableKit, req abi.Sleep) (any, error) {
@@ -163,16 +161,16 @@ var ownFuncs = map[string]hostFunc{
 		payload, err := k.WaitSignal(ctx, req.Name, milliseconds(req.Milliseconds))
 		return abi.Signal{Payload: payload}, err
 	})},
-	FnFence: {free: true, do: durable(func(_ context.Context, k DurableKit, req abi.Foreign) (any, error) {
+	FnFence: {do: durable(func(_ context.Context, k DurableKit, req abi.Foreign) (any, error) {
 		return abi.Fenced{Text: k.Fence(req.Text, req.From)}, nil
 	})},
-	FnWrite: {free: true, do: func(ctx context.Context, i *instance, raw []byte) ([]byte, error) {
+	FnWrite: {do: func(ctx context.Context, i *instance, raw []byte) ([]byte, error) {
 		if !i.mayPrint(len(raw)) {
 			return nil, nil
 		}
 		return writeLog(ctx, i, raw)
 	}},
-	FnProgress: {free: true, do: durable(func(ctx context.Context, k DurableKit, req abi.Progress) (any, error) {
+	FnProgress: {do: durable(func(ctx context.Context, k DurableKit, req abi.Progress) (any, error) {
 		k.Progress(ctx, req.Text, req.Done, req.Total)
 		return nil, nil
 	})},
