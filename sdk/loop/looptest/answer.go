@@ -307,6 +307,10 @@ func (h *Host) stepBegin(req abi.StepBegin) (any, error) {
 	s, begun := h.steps[req.Name]
 	switch {
 	case begun && s.done:
+		h.at = max(h.at, s.at)
+		if s.read != "" {
+			h.read = s.read
+		}
 		return abi.StepBegun{Done: true, Result: s.result}, nil
 	case begun && s.cut && req.Once:
 		return nil, statusError{unknown, fmt.Errorf("it cannot be told whether the step %s was done", req.Name)}
@@ -324,6 +328,6 @@ func (h *Host) stepEnd(req abi.StepEnd) (any, error) {
 		h.crashIn, s.cut = "", true
 		h.stop(ErrCrashed)
 	}
-	s.done, s.result = true, slices.Clone(req.Result)
+	s.done, s.result, s.at, s.read = true, slices.Clone(req.Result), h.at, h.read
 	return nil, nil
 }

@@ -348,6 +348,45 @@ func TestEveryCrashFindsWhatIsDoneTwice(t *testing.T) {
 	})
 }
 
+// The calls within a step are not made again when the step is answered from the record.
+func TestACallWithinAStepIsNotMissed(t *testing.T) {
+	loop.Main(func(k *loop.Kit) error {
+		_, err := loop.Step(k, "tell", func() (int, error) { return 1, k.Notify("within", "") })
+		if err != nil {
+			return err
+		}
+		return k.Notify("behind", "")
+	})
+	EveryCrash(t, func(t *testing.T) *Host {
+		return hostOf(t, "notify, step_begin, step_end", "capabilities: [tool:app.push]")
+	})
+	loop.Main(func(k *loop.Kit) error {
+		_, err := loop.Step(k, "look", func() (int, error) {
+			r, err := k.HTTP(loop.Request{URL: "https://a.example"})
+			return r.Status, err
+		})
+		if err == nil {
+			_, err = k.HTTP(loop.Request{URL: "https://a.example/2"})
+		}
+		return err
+	})
+	ear := &heard{TB: t}
+	h := hostOf(ear, "http, step_begin, step_end", "capabilities: [\"http:a.example\"]")
+	asked := 0
+	h.HTTP = func(loop.Request) (loop.Response, error) {
+		if asked++; asked == 2 {
+			return loop.Response{}, errors.New("no route")
+		}
+		return loop.Response{Status: 200}, nil
+	}
+	if err := h.Run(); err == nil {
+		t.Error("the second request does not fail")
+	}
+	if err := h.Again(); err != nil || asked != 3 || len(ear.errors) != 2 {
+		t.Errorf("%v, asked %d times, %q", err, asked, ear.errors)
+	}
+}
+
 // A request behind something that others wrote waits for a person in ombud.
 func TestARequestThatWouldWaitFailsTheTest(t *testing.T) {
 	for name, c := range map[string]struct {

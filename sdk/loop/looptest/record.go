@@ -43,6 +43,8 @@ type ownStep struct {
 	cut    bool // a crash came within it
 	done   bool
 	result json.RawMessage
+	at     int    // calls at its end: those within it are not made again
+	read   string // what of others the run had read by then
 }
 
 // Now is the time, and in a repeat the time at which the next call was made.
