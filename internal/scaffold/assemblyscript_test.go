@@ -161,7 +161,7 @@ func TestAGuestInAssemblyScriptDoesWhatTheKitSays(t *testing.T) {
 		`keep g k "v\n203" 60`,
 		"notify ü€😀: 100000 v\n203",
 		"warn the manifest does not name the tool shell.exec",
-		"after again 1h0m0s [1.5,true,null]",
+		"after again 1h0m0s {\"list\":[1.5,true,null]}",
 	}
 	if !slices.Equal(h.did, want) {
 		t.Errorf("it did %q\nwant   %q", h.did, want)

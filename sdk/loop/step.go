@@ -62,8 +62,8 @@ func (k *Kit) Sleep(d time.Duration) error {
 	return k.do("sleep", k.object().int("ms", d.Milliseconds()))
 }
 
-// After starts the loop again after d, with a trigger of kind timer that has the payload.
-// The same id moves it.
+// After starts the loop again after d, with a trigger of kind timer that has the payload: an
+// object in JSON, or nil. The same id moves it.
 func (k *Kit) After(id string, d time.Duration, payload any) error {
 	raw, err := json.Marshal(payload)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ombud-run/ombud/sdk/loop"
 	"github.com/ombud-run/ombud/wasmloop/abi"
@@ -99,7 +100,7 @@ func (h *Host) do(name string, raw []byte) (any, error) {
 	case "propose":
 		return read(raw, keep(&h.Proposals))
 	case "remind":
-		return read(raw, keep(&h.Reminders))
+		return read(raw, h.remind)
 	}
 	return h.reach(name, raw)
 }
@@ -129,10 +130,7 @@ func (h *Host) reach(name string, raw []byte) (any, error) {
 	case "remember":
 		return read(raw, func(f abi.Fact) (any, error) { return keep(&h.Facts)(f.Fact) })
 	case "after":
-		return read(raw, func(a abi.After) (any, error) {
-			h.Timers[a.ID] = Timer{h.Time.Add(milliseconds(a.Milliseconds)), a.Payload}
-			return nil, nil
-		})
+		return read(raw, h.after)
 	case "cancel_after":
 		return read(raw, func(a abi.CancelAfter) (any, error) {
 			delete(h.Timers, a.ID)
@@ -155,6 +153,26 @@ func (h *Host) reach(name string, raw []byte) (any, error) {
 		})
 	}
 	return h.note(name, raw)
+}
+
+func (h *Host) remind(r abi.Reminder) (any, error) {
+	due, err := time.Parse(time.RFC3339, r.Due)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%q is not a time; write it like 2026-03-04T17:00:00+01:00", r.Due)
+	case !due.After(h.Time):
+		return nil, fmt.Errorf("%s is in the past: it is %s now", r.Due, h.Time.Format(time.RFC3339))
+	}
+	return keep(&h.Reminders)(r)
+}
+
+func (h *Host) after(a abi.After) (any, error) {
+	var object map[string]json.RawMessage
+	if len(a.Payload) > 0 && json.Unmarshal(a.Payload, &object) != nil {
+		return nil, statusError{malformed, errors.New("the payload of a timer is an object")}
+	}
+	h.Timers[a.ID] = Timer{h.Time.Add(milliseconds(a.Milliseconds)), a.Payload}
+	return nil, nil
 }
 
 func (h *Host) log(l abi.Line, n int) error {

@@ -348,6 +348,30 @@ func TestEveryCrashFindsWhatIsDoneTwice(t *testing.T) {
 	})
 }
 
+// What ombud refuses is refused here.
+func TestWhatOmbudRefusesFails(t *testing.T) {
+	h := hostOf(t, "after, remind", "capabilities: [\"tool:reminder.add\"]")
+	for name, c := range map[string]struct {
+		do func(*loop.Kit) error
+		ok bool
+	}{
+		"a payload":               {func(k *loop.Kit) error { return k.After("a", time.Hour, map[string]int{"n": 1}) }, true},
+		"no payload":              {func(k *loop.Kit) error { return k.After("a", time.Hour, nil) }, true},
+		"a payload of a list":     {func(k *loop.Kit) error { return k.After("a", time.Hour, []int{1}) }, false},
+		"a reminder":              {func(k *loop.Kit) error { return k.Remind("a", "2026-08-11T09:00:00+02:00", "") }, true},
+		"a reminder at no time":   {func(k *loop.Kit) error { return k.Remind("a", "tomorrow", "") }, false},
+		"a reminder of yesterday": {func(k *loop.Kit) error { return k.Remind("a", "2026-08-09T09:00:00+02:00", "") }, false},
+	} {
+		loop.Main(c.do)
+		if err := h.Run(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(h.Timers) != 1 || len(h.Reminders) != 1 {
+		t.Errorf("%+v %+v", h.Timers, h.Reminders)
+	}
+}
+
 // The calls within a step are not made again when the step is answered from the record.
 func TestACallWithinAStepIsNotMissed(t *testing.T) {
 	loop.Main(func(k *loop.Kit) error {

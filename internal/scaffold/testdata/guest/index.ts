@@ -29,6 +29,6 @@ export function run(): void {
   const refused = loop.callTool("shell.exec");
   if (!refused.refused || refused.ok) loop.fail("a tool that is not named was called");
   loop.log(loop.WARN, refused.error);
-  must("after", loop.after("again", 3600000, Value.list([Value.number(1.5), Value.bool(true), Value.none()])));
+  must("after", loop.after("again", 3600000, Value.object().with("list", Value.list([Value.number(1.5), Value.bool(true), Value.none()]))));
   for (let i = 0; i < 40000; i++) new ArrayBuffer(1 << 10); // more than fits if nothing is freed
 }

@@ -144,7 +144,7 @@ export function sleep(milliseconds: i64): Answer {
   return send("sleep", Value.object().with("ms", Value.number(<f64>milliseconds)));
 }
 
-/** Starts the loop again later, with a trigger of kind timer. */
+/** Starts the loop again later, with a trigger of kind timer. The payload is an object, or null. */
 export function after(id: string, milliseconds: i64, payload: Value = Value.none()): Answer {
   return send("after", object("id", id).with("ms", Value.number(<f64>milliseconds)).with("payload", payload));
 }
