@@ -29,7 +29,8 @@ func (a *app) loopSetCmd() *cobra.Command {
 	var unset []string
 	var timeout time.Duration
 	var webhook string
-	c := a.command(spec{
+	var c *cobra.Command
+	c = a.command(spec{
 		use: "set NAME [KEY=VALUE…]", short: "set what an installed loop reads, how long it may work, and its webhook",
 		long: `KEY=VALUE is what the loop reads by its host function config. It sees what is there, so no
 secret belongs there: a loop names a secret, and never sees it. A webhook answers nobody
@@ -37,8 +38,7 @@ until you say who may call it: the name of a secret that calls are signed with, 
 for anybody.`,
 		example: "ombud loop set hello greeting=hej\nombud loop set hello --unset greeting --timeout 5m\nombud loop set hello --webhook hook-key\nombud loop set hello --webhook off",
 		args:    cobra.MinimumNArgs(1),
-	}, func(context.Context, []string) error { return nil })
-	run := func(ctx context.Context, args []string) error {
+	}, func(ctx context.Context, args []string) error {
 		req := wire.LoopSetRequest{Name: args[0], Unset: unset}
 		for _, pair := range args[1:] {
 			key, value, ok := strings.Cut(pair, "=")
@@ -48,6 +48,9 @@ for anybody.`,
 			req.Set = append(req.Set, wire.LoopSetting{Name: key, Value: value})
 		}
 		if c.Flags().Changed("timeout") {
+			if timeout%time.Second != 0 {
+				return fault.New(fault.Usage, "--timeout is in whole seconds, not %s", timeout)
+			}
 			s := int64(timeout / time.Second)
 			req.TimeoutS = &s
 		}
@@ -65,8 +68,7 @@ for anybody.`,
 			return err
 		}
 		return a.show("loop/1", res, func(p *page) { loopPage(p, res.Loop) })
-	}
-	c.RunE = a.command(spec{use: "set"}, run).RunE
+	})
 	c.Flags().StringSliceVar(&unset, "unset", nil, "forget this key")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "how long one run may work; 0 for the usual 12 minutes")
 	c.Flags().StringVar(&webhook, "webhook", "", "the name of a secret, open, or off")
