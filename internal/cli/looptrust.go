@@ -147,7 +147,7 @@ signature is enough, of whomever.`,
 		case "off":
 			err := a.changeTrust(ctx, wire.TrustChangeRequest{Remove: row}, "loops of publishers that you do not trust need their names typed")
 			if fault.Is(err, fault.NotFound) {
-				return a.changeTrust(ctx, wire.TrustChangeRequest{}, "it is off already")
+				return a.show("loop-trust-change/1", wire.TrustChangeResult{}, func(p *page) { p.line("it is off already") })
 			}
 			return err
 		}

@@ -35,6 +35,9 @@ const maxTrust = 1000
 // again. Errors: Invalid for a key that is none, NotFound for a row to be removed that is
 // not there.
 func (l *Library) Change(ctx context.Context, c Trusting) (stopped, freed []string, err error) {
+	if len(c.Add)+len(c.Remove) == 0 {
+		return nil, nil, fault.New(fault.Invalid, "there is nothing to change of what is trusted")
+	}
 	for _, r := range c.Add {
 		if err := r.check(); err != nil {
 			return nil, nil, err

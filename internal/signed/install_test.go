@@ -251,6 +251,9 @@ func TestARevokedKeyStopsWhatItSigned(t *testing.T) {
 	onShelves(t, func(t *testing.T, s *shelf) {
 		x := s.install(hello(t, "1.0.0", nil))
 		revoked := TrustRow{Kind: Revoked, Key: signedtest.Public("maker")}
+		if _, _, err := s.Change(t.Context(), Trusting{By: "operator"}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("a change of nothing: %v", err)
+		}
 		stopped, _, err := s.Change(t.Context(), Trusting{Add: []TrustRow{revoked}, By: "operator"})
 		if err != nil || !slices.Equal(stopped, []string{"hello"}) {
 			t.Fatal(stopped, err)
