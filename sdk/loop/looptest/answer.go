@@ -176,11 +176,12 @@ func (h *Host) after(a abi.After) (any, error) {
 }
 
 func (h *Host) log(l abi.Line, n int) error {
-	if h.printed > maxOutput {
+	if h.printed > maxOutput || h.lines >= maxLines {
 		return nil
 	}
-	if h.printed += n; h.printed > maxOutput {
-		h.t.Logf("looptest: the loop logs more than %d bytes; ombud drops the rest", maxOutput)
+	h.lines++
+	if h.printed += n; h.printed > maxOutput || h.lines >= maxLines {
+		h.t.Logf("looptest: the loop logs more than %d bytes or %d lines; ombud drops the rest", maxOutput, maxLines-1)
 		return nil
 	}
 	h.Logs = append(h.Logs, l)
@@ -325,7 +326,7 @@ func (h *Host) stepBegin(req abi.StepBegin) (any, error) {
 	s, begun := h.steps[req.Name]
 	switch {
 	case begun && s.done:
-		h.at = max(h.at, s.at)
+		h.at, h.kept = max(h.at, s.at), max(h.kept, s.kept)
 		if s.read != "" {
 			h.read = s.read
 		}
@@ -346,6 +347,7 @@ func (h *Host) stepEnd(req abi.StepEnd) (any, error) {
 		h.crashIn, s.cut = "", true
 		h.stop(ErrCrashed)
 	}
-	s.done, s.result, s.at, s.read = true, slices.Clone(req.Result), h.at, h.read
+	h.keeps(len(req.Result))
+	s.done, s.result, s.at, s.kept, s.read = true, slices.Clone(req.Result), h.at, h.kept, h.read
 	return nil, nil
 }

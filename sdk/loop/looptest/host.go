@@ -69,14 +69,21 @@ type Host struct {
 
 	record  []recorded
 	steps   map[string]*ownStep
-	at      int // calls of this attempt that have a number
-	total   int // all its calls
-	printed int
 	crash   int    // behind which call, 0 for none
 	crashIn string // at the end of which step
-	ended   error  // why the host ended this attempt
+	attempted
+}
+
+// attempted is what one attempt of a run has come to.
+type attempted struct {
+	at      int    // calls that have a number
+	total   int    // all calls
+	printed int    // bytes of log
+	lines   int    // of log
+	kept    int    // bytes of what is recorded
+	ended   error  // why the host ended it
 	forked  bool   // it went another way than before, for something failed then
-	read    string // what of others the run has read, if anything
+	read    string // what of others it has read, if anything
 }
 
 // Call is a call that was made.
@@ -185,7 +192,7 @@ func (h *Host) Serve(name string, input any) string {
 	}
 	inner := *h // a run of its own, with a record of its own
 	inner.record, inner.steps = nil, map[string]*ownStep{}
-	inner.at, inner.total, inner.crash, inner.crashIn, inner.ended = 0, 0, 0, "", nil
+	inner.crash, inner.crashIn, inner.attempted = 0, "", attempted{read: h.read}
 	var out []byte
 	inner.within(func() { out = loop.ServeOn(&inner, req) })
 	if inner.ended != nil {
@@ -211,7 +218,7 @@ type asleep struct{ error }
 func (h *Host) attempt() (err error) {
 	h.t.Helper()
 	for {
-		h.at, h.total, h.printed, h.ended, h.forked, h.read = 0, 0, 0, nil, false, ""
+		h.attempted = attempted{}
 		h.within(func() { err = loop.RunOn(h) })
 		var zz asleep
 		if errors.As(h.ended, &zz) {

@@ -305,6 +305,26 @@ func TestARunHasBounds(t *testing.T) {
 	}
 }
 
+func TestARunRecordsSoMuch(t *testing.T) {
+	h := hostOf(t, "http, write_log", "capabilities: [\"http:a.example\"]")
+	h.Attended = true
+	page := strings.Repeat("a", 10<<20)
+	h.HTTP = func(loop.Request) (loop.Response, error) { return loop.Response{Status: 200, Body: page}, nil }
+	loop.Main(func(k *loop.Kit) error {
+		for range 2000 {
+			k.Log(loop.Info, "a")
+		}
+		for {
+			if _, err := k.HTTP(loop.Request{URL: "https://a.example"}); err != nil {
+				return err
+			}
+		}
+	})
+	if err := h.Run(); !errors.Is(err, ErrLimit) || len(h.Calls) != 7 || len(h.Logs) != maxLines-1 {
+		t.Errorf("%v, %d calls, %d lines", err, len(h.Calls), len(h.Logs))
+	}
+}
+
 func TestAProvidedToolIsServed(t *testing.T) {
 	h := hostOf(t, "ask, notify", "capabilities: [tool:agent.ask, tool:app.push]\nprovides:\n  - name: double\n    description: twice\n")
 	loop.Provide("double", func(k *loop.Kit, input json.RawMessage) (any, error) {

@@ -16,6 +16,8 @@ const (
 	maxCalls   = 10_000
 	maxSteps   = 1000
 	maxOutput  = 256 << 10
+	maxLines   = 1000
+	maxRecord  = 64 << 20 // of all requests, answers and results of steps
 )
 
 // The statuses of a call.
@@ -44,6 +46,7 @@ type ownStep struct {
 	done   bool
 	result json.RawMessage
 	at     int    // calls at its end: those within it are not made again
+	kept   int    // bytes by then
 	read   string // what of others the run had read by then
 }
 
@@ -82,10 +85,19 @@ func (h *Host) Call(name string, request []byte) (status int32, answer []byte) {
 	if fn.Free {
 		return h.answer(name, request)
 	}
+	h.keeps(len(request))
 	if status, answer = h.numbered(Call{name, string(request)}); status == ok {
 		h.sees(name, request)
 	}
+	h.keeps(len(answer))
 	return status, answer
+}
+
+// keeps counts what is recorded, and ends a run of which it is too much.
+func (h *Host) keeps(n int) {
+	if h.kept += n; h.kept > maxRecord {
+		h.stop(fmt.Errorf("%w: more than %d MiB of requests and answers in one run", ErrLimit, maxRecord>>20))
+	}
 }
 
 // numbered answers a call from the record, or makes it and records it.
