@@ -50,16 +50,19 @@ func RunOn(h Host) (err error) {
 	if body == nil {
 		return errors.New("the loop did not call loop.Main in init")
 	}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case noTrigger:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
+	defer caught(&err)
 	return body(&Kit{host: h})
+}
+
+// caught takes the error that Trigger cannot return.
+func caught(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case noTrigger:
+		*err = r.error
+	default:
+		panic(r)
+	}
 }
 
 // ServeOn answers a call of a provided tool, on a host. It is what a build of a loop
@@ -88,15 +91,7 @@ func serve(h Host, raw []byte) (out any, err error) {
 	if !there {
 		return nil, errors.New("the loop does not implement the tool " + req.Name)
 	}
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case noTrigger:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
+	defer caught(&err)
 	return do(&Kit{host: h}, req.Input)
 }
 
