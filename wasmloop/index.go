@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,15 +22,7 @@ type IndexSignature struct {
 // and its entries are put into order.
 func SignIndex(idx *Index, at time.Time, priv ed25519.PrivateKey) error {
 	key := EncodeKey(priv.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // what it returns
-	slices.SortFunc(idx.Entries, func(a, b RegistryEntry) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(idx.Entries, func(a, b RegistryEntry) int { return strings.Compare(a.Name, b.Name) })
 	for n, e := range idx.Entries {
 		if e.SHA256 == "" || e.Artifact == "" {
 			return fmt.Errorf("%w: the entry %s has no artifact with a sha256", ErrMalformed, e.Name)
