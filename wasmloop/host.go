@@ -168,7 +168,7 @@ func (i *instance) granted(ctx context.Context, name string) error {
 // hostFunc is what a host function does. What it needs is in [abi.Functions].
 type hostFunc struct {
 	// before may refuse a call by what is in its request.
-	before func(ctx context.Context, i *instance, req []byte) (Status, error)
+	before func(ctx context.Context, i *instance, req []byte) (abi.Status, error)
 	do     func(ctx context.Context, i *instance, req []byte) ([]byte, error)
 }
 
@@ -288,18 +288,18 @@ func httpCall(ctx context.Context, i *instance, req abi.Request) (any, error) {
 }
 
 // mayCallTool refuses a tool that is not named, not in the manifest, or not granted.
-func mayCallTool(ctx context.Context, i *instance, raw []byte) (Status, error) {
+func mayCallTool(ctx context.Context, i *instance, raw []byte) (abi.Status, error) {
 	var req abi.ToolCall
 	if err := json.Unmarshal(raw, &req); err != nil || req.Name == "" {
-		return StatusMalformed, fmt.Errorf("%w request: it names no tool", ErrMalformed)
+		return abi.StatusMalformed, fmt.Errorf("%w request: it names no tool", ErrMalformed)
 	}
 	if !slices.Contains(i.r.manifest.Tools, req.Name) {
-		return StatusUndeclared, fmt.Errorf("the manifest does not name the tool %s", req.Name)
+		return abi.StatusUndeclared, fmt.Errorf("the manifest does not name the tool %s", req.Name)
 	}
 	if err := i.allowed(ctx, "tool", req.Name); err != nil {
-		return StatusRefused, err
+		return abi.StatusRefused, err
 	}
-	return StatusOK, nil
+	return abi.StatusOK, nil
 }
 
 // toolCall calls a tool. That it failed is an answer, not a failure of the call.

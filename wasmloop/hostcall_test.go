@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"github.com/ombud-run/ombud/wasmloop/abi"
 )
 
 // Whatever is called with whatever pointers: the host does not fail, the code is one of the
@@ -37,8 +39,8 @@ func FuzzHostCall(f *testing.F) {
 			if own {
 				stack := []uint64{uint64(namePtr), uint64(nameLen), uint64(reqPtr), uint64(reqLen), uint64(out), uint64(outCap)}
 				ombudCall(context.WithValue(ctx, instanceKey{}, i), mod, stack)
-				status, n := Status(stack[0]>>32), uint32(stack[0]) //nolint:gosec // as a guest reads it
-				if status < StatusOK || status > StatusUnknown || status != StatusOK && n == 0 {
+				status, n := abi.Status(stack[0]>>32), uint32(stack[0]) //nolint:gosec // as a guest reads it
+				if status < abi.StatusOK || status > abi.StatusUnknown || status != abi.StatusOK && n == 0 {
 					t.Fatalf("status %d with %d bytes", status, n)
 				}
 				if i.left == nil {

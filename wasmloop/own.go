@@ -26,20 +26,6 @@ const (
 	FnProgress    = "progress"
 )
 
-// Status is what the module "ombud" says of a call, in the upper half of its result.
-type Status int32
-
-// The statuses. With every one but StatusOK the lower half is the length of a text that
-// says what was wrong.
-const (
-	StatusOK         Status = 0
-	StatusFailed     Status = 1
-	StatusUndeclared Status = 2 // the manifest does not name it
-	StatusRefused    Status = 3 // the loop may not
-	StatusMalformed  Status = 5 // name or request cannot be read
-	StatusUnknown    Status = 6 // it may or may not have happened: do not repeat it
-)
-
 // ErrUnknown is a call that may or may not have happened.
 var ErrUnknown = errors.New("outcome unknown")
 
@@ -96,11 +82,11 @@ func ombudTake(ctx context.Context, mod api.Module, stack []uint64) {
 	stack[0] = api.EncodeI32(int32(len(text))) //nolint:gosec // bounded by Limits.Answer
 }
 
-func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen, reqPtr, reqLen uint32) (Status, []byte) {
+func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen, reqPtr, reqLen uint32) (abi.Status, []byte) {
 	i.count()
 	raw, ok := read(mem, namePtr, nameLen)
 	if !ok {
-		return StatusMalformed, fmt.Appendf(nil, "the name is outside of the memory or longer than %d bytes", maxRequest)
+		return abi.StatusMalformed, fmt.Appendf(nil, "the name is outside of the memory or longer than %d bytes", maxRequest)
 	}
 	name := string(raw)
 	fn, known := hostFuncs[name]
@@ -108,17 +94,17 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 		fn, known = ownFuncs[name]
 	}
 	if !known {
-		return StatusUndeclared, fmt.Appendf(nil, "there is no host function %q", name)
+		return abi.StatusUndeclared, fmt.Appendf(nil, "there is no host function %q", name)
 	}
 	if !i.names(name) {
-		return StatusUndeclared, fmt.Appendf(nil, "the manifest does not name %q under host", name)
+		return abi.StatusUndeclared, fmt.Appendf(nil, "the manifest does not name %q under host", name)
 	}
 	if err := i.granted(ctx, name); err != nil {
-		return StatusRefused, []byte(err.Error())
+		return abi.StatusRefused, []byte(err.Error())
 	}
 	req, ok := read(mem, reqPtr, reqLen)
 	if !ok {
-		return StatusMalformed, fmt.Appendf(nil, "the request is outside of the memory or longer than %d bytes", maxRequest)
+		return abi.StatusMalformed, fmt.Appendf(nil, "the request is outside of the memory or longer than %d bytes", maxRequest)
 	}
 	if fn.before != nil {
 		if status, err := fn.before(ctx, i, req); err != nil {
@@ -128,15 +114,15 @@ func (i *instance) ownCall(ctx context.Context, mem api.Memory, namePtr, nameLen
 	answer, err := i.make(ctx, name, fn, req)
 	switch {
 	case err == nil:
-		return StatusOK, answer
+		return abi.StatusOK, answer
 	case errors.Is(err, ErrRefused):
-		return StatusRefused, []byte(err.Error())
+		return abi.StatusRefused, []byte(err.Error())
 	case errors.Is(err, ErrUnknown):
-		return StatusUnknown, []byte(err.Error())
+		return abi.StatusUnknown, []byte(err.Error())
 	case errors.Is(err, ErrMalformed):
-		return StatusMalformed, []byte(err.Error())
+		return abi.StatusMalformed, []byte(err.Error())
 	}
-	return StatusFailed, []byte(err.Error())
+	return abi.StatusFailed, []byte(err.Error())
 }
 
 // ownFuncs are the host functions beside those of v1.

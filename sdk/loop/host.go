@@ -145,12 +145,12 @@ func (k *Kit) bare(name string, req []byte) ([]byte, error) {
 		return answer, nil
 	}
 	err := errors.New(string(answer))
-	switch status {
-	case 2:
+	switch abi.Status(status) {
+	case abi.StatusUndeclared:
 		err = fmt.Errorf("%w: %w", ErrUndeclared, err)
-	case 3:
+	case abi.StatusRefused:
 		err = fmt.Errorf("%w: %w", ErrRefused, err)
-	case 6:
+	case abi.StatusUnknown:
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return nil, fmt.Errorf("%s: %w", name, err)

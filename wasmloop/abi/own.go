@@ -4,6 +4,20 @@ import "encoding/json"
 
 // What follows is said through the module "ombud" only.
 
+// Status is what the module "ombud" says of a call, in the upper half of its result.
+type Status int32
+
+// The statuses. With every one but StatusOK the lower half is the length of a text that
+// says what was wrong.
+const (
+	StatusOK         Status = 0
+	StatusFailed     Status = 1
+	StatusUndeclared Status = 2 // the manifest does not name it
+	StatusRefused    Status = 3 // the loop may not
+	StatusMalformed  Status = 5 // name or request cannot be read
+	StatusUnknown    Status = 6 // it may or may not have happened: do not repeat it
+)
+
 // StepBegin is the request of "step_begin".
 type StepBegin struct {
 	Name string `json:"name"`

@@ -22,12 +22,12 @@ const (
 
 // The statuses of a call.
 const (
-	ok         int32 = 0
-	failed     int32 = 1
-	undeclared int32 = 2
-	refused    int32 = 3
-	malformed  int32 = 5
-	unknown    int32 = 6
+	ok         = int32(abi.StatusOK)
+	failed     = int32(abi.StatusFailed)
+	undeclared = int32(abi.StatusUndeclared)
+	refused    = int32(abi.StatusRefused)
+	malformed  = int32(abi.StatusMalformed)
+	unknown    = int32(abi.StatusUnknown)
 )
 
 // recorded is a call that has an answer, or waits for a time.
