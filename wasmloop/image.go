@@ -50,6 +50,9 @@ func newImage(ctx context.Context, s *survey, limitPages uint32) (_ *image, err 
 	if err != nil {
 		return nil, err
 	}
+	if mod.Memory().Size() > maxSpare {
+		return nil, errors.New("its memory is too long to be kept for the next instance")
+	}
 	whole, ok := mod.Memory().Read(0, mod.Memory().Size())
 	if !ok {
 		return nil, errors.New("its memory cannot be read")

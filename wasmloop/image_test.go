@@ -76,6 +76,10 @@ func TestAModuleThatMayHaveNoImageHasNone(t *testing.T) {
 			t.Errorf("%s: it has an image", name)
 		}
 	}
+	long := moduleOf(oneType, oneFunction, part(secMemory, u(1), append([]byte{0}, u(16*512)...)), exported, emptyBody, data)
+	if b := guestOf(t, long, func(m *Manifest, _ *Options) { m.Provides, m.MemoryMB = nil, 512 }); b.image != nil {
+		t.Error("a memory of 512 MiB: it has an image")
+	}
 	outside := moduleOf(oneType, oneFunction, onePage, exported, emptyBody,
 		part(secData, u(1), append([]byte{0, 0x41}, append(sleb(65536), 0x0b, 1, 7)...)))
 	b := guestOf(t, outside, plain)
