@@ -55,13 +55,13 @@ func (t *turn) borrowed(ctx context.Context, step string, res act.Result) (act.R
 		return res, err
 	}
 	if rec.State != run.Completed {
-		res.Status, res.Class, res.Text = act.Failed, rec.ErrorClass, "it did not come to an end: "+rec.Error
-		return res, nil
+		res.Status, res.Class = act.Failed, rec.ErrorClass
+		// What it said as it failed can be of what it had read, and nobody knows the label of that.
+		return t.a.Act.Answer(res, "it did not come to an end: "+rec.Error, label.Of(label.Untrusted("loop"), label.OperatorOnly)), nil
 	}
 	var out Lent
 	if err := json.Unmarshal(rec.Result, &out); err != nil {
 		return res, fault.New(fault.Verification, "the result of run %s: %w", rec.ID, err)
 	}
-	res.Text, res.Label, res.Size = out.Text, out.Label, int64(len(out.Text))
-	return res, nil
+	return t.a.Act.Answer(res, out.Text, out.Label), nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
@@ -90,6 +91,39 @@ func TestAToolMayAskAnAgentToo(t *testing.T) {
 		depth.Store(0)
 		if said := s.do(t, call("ask", `{"prompt":"use it"}`)); !has(said, "ask ") {
 			t.Errorf("it said %q", said)
+		}
+	})
+}
+
+// What a lent tool answers is held to what holds any tool's answer.
+func TestTheAnswerOfALentToolIsBoundedAndClean(t *testing.T) {
+	t.Parallel()
+	said := make(chan string, 2)
+	use := borrows(lookWith(call(strings.Repeat("x", 2*act.MaxText)+"\x1b[2J", "")))
+	brain := func(req model.Request) (model.Response, error) {
+		resp, err := use(req)
+		if text, is := strings.CutPrefix(resp.Text, "it said "); is {
+			said <- text
+		}
+		return resp, err
+	}
+	onSites(t, choice{brain: brain}, func(t *testing.T, s *site) {
+		s.do(t, call("ask", `{"prompt":"use it"}`))
+		text := <-said
+		if !strings.Contains(text, "look: xxx") || len(text) > act.MaxText+1<<10 || strings.Contains(text, "\x1b") {
+			t.Errorf("%d bytes: %.100q", len(text), text)
+		}
+	})
+}
+
+// What a lent tool says as it fails can be a stranger's words.
+func TestAFailedLentToolTaintsWhoUsesIt(t *testing.T) {
+	t.Parallel()
+	far := call("tool", `{"name":"t.far","input":{}}`).must("no such words")
+	onSites(t, choice{brain: borrows(lookWith(far))}, func(t *testing.T, s *site) {
+		id := s.start(t, call("ask", `{"prompt":"use it"}`), call("tool", `{"name":"t.tell","input":{}}`))
+		if a := s.question(t, id); a.Tool != "t.tell" || !a.Label.Tainted() {
+			t.Errorf("%+v", a)
 		}
 	})
 }
