@@ -53,7 +53,7 @@ func (a *app) confirmInstall(p wire.LoopPreview, f loopFile, i installing) (req 
 		previewPage(out, p, f.from)
 		fmt.Fprint(a.stderr, out.buf.String())
 	}
-	req = wire.LoopInstallRequest{SHA256: p.SHA256, Downgrade: i.downgrade, Upgrade: i.upgrade, From: f.from}
+	req = wire.LoopInstallRequest{SHA256: p.SHA256, Downgrade: i.downgrade, Upgrade: i.upgrade, Disabled: i.disabled, From: f.from}
 	if err := i.unsignedLines(p, q, &req); err != nil {
 		return req, err
 	}

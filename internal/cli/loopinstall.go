@@ -187,8 +187,8 @@ do no more than the new one. What you have set of the loop stays.`,
 
 // installing is what a person said of an install beforehand.
 type installing struct {
-	yes, unsigned, downgrade, upgrade bool
-	name, registry                    string
+	yes, unsigned, downgrade, upgrade, disabled bool
+	name, registry                              string
 }
 
 func (i *installing) flags(c *cobra.Command) {
@@ -205,6 +205,11 @@ func (a *app) install(ctx context.Context, f loopFile, i installing) error {
 		return err
 	}
 	if p.Same {
+		if i.disabled {
+			if _, err := a.client.LoopDisable(ctx, wire.LoopRequest{Name: p.Manifest.Name}); err != nil {
+				return err
+			}
+		}
 		res, err := a.client.LoopList(ctx, wire.LoopListRequest{Name: p.Manifest.Name})
 		if err != nil {
 			return err

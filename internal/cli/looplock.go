@@ -107,12 +107,6 @@ func (a *app) importLoop(ctx context.Context, dir string, e wasmloop.Entry, i in
 	case art.Digest() != strings.ToLower(e.SHA256): // all that a lockfile of KARMAX pins
 		return pinned
 	}
-	if err := a.install(ctx, f, i); err != nil {
-		return err
-	}
-	if e.Enabled {
-		return nil
-	}
-	_, err = a.client.LoopDisable(ctx, wire.LoopRequest{Name: e.Name})
-	return err
+	i.disabled = !e.Enabled
+	return a.install(ctx, f, i)
 }

@@ -107,7 +107,7 @@ func installedPage(p *page, v wire.LoopPreview, l wire.Loop) {
 		p.field("starts", strings.Join(l.Triggers, ", "))
 	}
 	if l.State == "disabled" {
-		p.line("it is disabled, as it was: ombud loop enable %s", l.Name)
+		p.line("it is disabled: ombud loop enable %s", l.Name)
 	}
 	p.line("%s", p.faint("ombud loop run "+l.Name+" --wait"))
 }

@@ -108,6 +108,7 @@ func (d *Daemon) signedMethods(m *ipc.Mux) {
 	ipc.Handle(m, wire.LoopInstall, func(ctx context.Context, req wire.LoopInstallRequest) (out wire.LoopResult, err error) {
 		x, err := d.signed.Install(ctx, signed.Order{
 			SHA256: req.SHA256, By: byOperator, From: req.From, Name: req.Name, Unsigned: req.Unsigned, Downgrade: req.Downgrade, Upgrade: req.Upgrade,
+			Disabled: req.Disabled,
 		})
 		if err != nil {
 			return out, err

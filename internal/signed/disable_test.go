@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,4 +145,35 @@ func TestARunOfWhatIsRemovedOrRevokedMakesNoFurtherCall(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestALoopCanBeInstalledDisabled in one step: between two, something could start it.
+func TestALoopCanBeInstalledDisabled(t *testing.T) {
+	t.Parallel()
+	onShelves(t, func(t *testing.T, s *shelf) {
+		var seen []string
+		s.d.Tell = func(_ context.Context, tx *db.Tx, _, _ string) error {
+			tx.AfterCommit(func() {
+				looked := make(chan struct{})
+				go func() { // as anybody would look, right after the commit
+					defer close(looked)
+					list, err := s.hits.List(t.Context(), Owner)
+					if err != nil {
+						t.Error(err)
+					}
+					for _, l := range list {
+						seen = append(seen, l.Name+" paused by "+l.PausedBy)
+					}
+				}()
+				<-looked
+			})
+			return nil
+		}
+		if _, err := s.try(hello(t, "1.0.0", nil), func(o *Order) { o.Disabled = true }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(seen, []string{"loop:hello paused by operator"}) {
+			t.Error(seen)
+		}
+	})
 }

@@ -23,6 +23,7 @@ type Order struct {
 	Unsigned  []string // the lines that no signature covers, as they were confirmed
 	Downgrade bool     // an older version is meant
 	Upgrade   bool     // a version of it has to be there
+	Disabled  bool     // nothing starts it until it is enabled
 }
 
 // needs is what an approval lacks, nil if nothing.
@@ -92,7 +93,11 @@ func (l *Library) Install(ctx context.Context, o Order) (x Installed, err error)
 		if err := l.wholeTx(ctx, tx, o.SHA256, len(data)); err != nil {
 			return err
 		}
-		return l.replacedTx(ctx, tx, p, x)
+		if err := l.replacedTx(ctx, tx, p, x); err != nil || !o.Disabled {
+			return err
+		}
+		_, err = l.d.Targets.PauseTx(ctx, tx, x.Subject(), o.By)
+		return err
 	})
 	if err != nil {
 		return x, err

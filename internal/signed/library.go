@@ -45,6 +45,7 @@ func Pinned(definition string) (name, sha string, ok bool) {
 // Targets keeps what starts things.
 type Targets interface {
 	ReplaceTx(ctx context.Context, tx *db.Tx, owner string, targets []trigger.Target) error
+	PauseTx(ctx context.Context, tx *db.Tx, target, by string) (trigger.Standing, error)
 }
 
 var _ Targets = (*trigger.Triggers)(nil)

@@ -113,6 +113,7 @@ type LoopInstallRequest struct {
 	Unsigned  []string `json:"unsigned,omitempty"`  // the lines that were confirmed
 	Downgrade bool     `json:"downgrade,omitempty"` // an older version is meant
 	Upgrade   bool     `json:"upgrade,omitempty"`   // a version of it has to be there
+	Disabled  bool     `json:"disabled,omitempty"`  // nothing starts it until it is enabled
 	From      string   `json:"from,omitempty"`      // where it came from, for people
 }
 
