@@ -86,9 +86,13 @@ var floors = map[string]floor{
 	"wasmloop/abi":      tiers,
 	"sdk/loop":          tiers,
 
+	// Text becomes what a network shows.
+	"internal/channel/markup": ground,
+
 	// The root of the module holds sources that others unpack.
 	".": ground,
 
+	"internal/channel":     edges,
 	"internal/channel/*":   edges,
 	"internal/harness/*":   edges,
 	"internal/mcp":         edges,
@@ -120,6 +124,12 @@ var floors = map[string]floor{
 
 	"internal/signed/signedtest": support,
 
+	"internal/channel/channeltest":           support,
+	"internal/channel/telegram/telegramtest": support,
+	"internal/channel/slack/slacktest":       support,
+	"internal/channel/discord/discordtest":   support,
+	"internal/channel/whatsapp/whatsapptest": support,
+
 	"bench":             support,
 	"examples/*":        support,
 	"examples/loops/*":  support,
@@ -130,6 +140,10 @@ var floors = map[string]floor{
 type edge struct{ from, to, why string }
 
 var sameFloor = []edge{
+	{"internal/channel/telegram", "internal/channel", "it is an adapter of one network"},
+	{"internal/channel/slack", "internal/channel", "it is an adapter of one network"},
+	{"internal/channel/discord", "internal/channel", "it is an adapter of one network"},
+	{"internal/channel/whatsapp", "internal/channel", "it is an adapter of one network"},
 	{"internal/instance", "internal/fault", "errors have a class"},
 	{"internal/label", "internal/fault", "errors have a class"},
 	{"internal/redact", "internal/fault", "errors keep their class when a value is taken out"},
@@ -221,15 +235,20 @@ var owned = []ownedImport{
 	{path: "github.com/sashabaranov/go-openai", by: []string{"internal/model/openai"}, why: "a provider's types stay in its adapter"},
 	{path: "charm.land/catwalk/", by: []string{"internal/model"}, why: "prices are looked up in one place"},
 	{path: "github.com/spf13/", by: []string{"internal/cli"}, why: "only the command line parses flags"},
+	{path: "github.com/yuin/goldmark", by: []string{"internal/channel/markup"}, why: "Markdown is read in one place"},
+	{path: "github.com/go-telegram/", by: []string{"internal/channel/telegram"}, why: "a network's types stay in its adapter"},
+	{path: "github.com/slack-go/", by: []string{"internal/channel/slack"}, why: "a network's types stay in its adapter"},
+	{path: "github.com/bwmarrin/", by: []string{"internal/channel/discord"}, why: "a network's types stay in its adapter"},
+	{path: "github.com/gorilla/websocket", by: []string{"internal/channel/discord", "internal/channel/slack"}, why: "only the libraries of networks speak WebSocket"},
 	{path: "flag", why: "the command line is cobra's"},
 	{path: module + "/internal/grant", by: []string{"internal/daemon"},
 		why: "authority changes only through the operator's socket: no tool, agent or channel can name it"},
-	{path: module + "/internal/pairing", by: []string{"internal/daemon", "internal/channel/remote"},
+	{path: module + "/internal/pairing", by: []string{"internal/daemon", "internal/channel", "internal/channel/remote"},
 		why: "who the operator is changes only through the operator's socket, and by a code that came from there"},
 	{path: module + "/internal/channel/remote", by: []string{"internal/daemon"},
 		why: "adapters are added and removed only through the operator's socket"},
 	{path: "os/exec", by: []string{
-		"internal/cli", "internal/confine", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp",
+		"internal/cli", "internal/confine", "internal/channel/whatsapp", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp",
 	}, why: "a program started is an effect: it goes through act, or is the daemon itself"},
 }
 
