@@ -168,5 +168,8 @@ type Setup struct {
 	// Secret reads a secret part at the moment it is needed, so that a new value is used
 	// at once. NotFound if it is not set.
 	Secret func(ctx context.Context, part string) (string, error)
-	Logger *slog.Logger
+	// Environ is the daemon's environment as os.Environ has it. An adapter that starts a
+	// program hands on the few variables it names, never the whole.
+	Environ []string
+	Logger  *slog.Logger
 }
