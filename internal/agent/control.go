@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/approval"
@@ -30,6 +31,9 @@ func (a *Agents) control(ctx context.Context, tx *db.Tx, conv Conversation, in I
 	case "yes", "y", "no", "n":
 		return a.answer(ctx, tx, conv, word[0] == 'y', actorOf(in))
 	}
+	if said := deciding.FindStringSubmatch(word); said != nil {
+		return a.answerOne(ctx, tx, conv, said[1] == "approve", said[2], actorOf(in))
+	}
 	if command.MatchString(word) {
 		return "There is no " + word + " here; there are /stop, /new and /status. Nothing was done.", true, nil
 	}
@@ -39,6 +43,9 @@ func (a *Agents) control(ctx context.Context, tx *db.Tx, conv Conversation, in I
 // command is what looks like a control message and nothing else: a model that was
 // told a misspelt "/stop" would answer it, and nothing would stop.
 var command = regexp.MustCompile(`^/[a-z]+$`)
+
+// deciding is a yes or no to one question of several.
+var deciding = regexp.MustCompile(`^/?(approve|deny)(?:\s+(\S+))?$`)
 
 func (a *Agents) stop(ctx context.Context, tx *db.Tx, conv Conversation) (string, error) {
 	ids, err := db.All(ctx, tx, db.Column[string],
@@ -96,25 +103,63 @@ func (a *Agents) answer(ctx context.Context, tx *db.Tx, conv Conversation, yes b
 		return "", false, err
 	}
 	if len(open) > 1 {
-		var text strings.Builder
-		text.WriteString("Several questions are open; answer one by its id:")
-		for _, q := range open {
-			fmt.Fprintf(&text, "\nombud approve %s   (%s)", q.ID, q.Summary)
-		}
-		return text.String(), true, nil
+		text, err := a.which(ctx, tx, open)
+		return text, true, err
 	}
+	notice, err := a.ResolveTx(ctx, tx, open[0], yes, by)
+	return notice, true, err
+}
+
+// answerOne decides the question that a number or an id names; with neither, the one
+// there is. Without any open question it is an ordinary message.
+func (a *Agents) answerOne(ctx context.Context, tx *db.Tx, conv Conversation, yes bool, name, by string) (string, bool, error) {
+	open, err := a.openQuestions(ctx, tx, conv)
+	if err != nil || len(open) == 0 || name == "" {
+		if name == "" {
+			return a.answer(ctx, tx, conv, yes, by)
+		}
+		return "", false, err
+	}
+	for _, q := range open {
+		n, err := a.Approvals.Number(ctx, tx, q)
+		if err != nil {
+			return "", true, err
+		}
+		if name == strconv.FormatInt(n, 10) || name == strings.ToLower(q.ID) {
+			notice, err := a.ResolveTx(ctx, tx, q, yes, by)
+			return notice, true, err
+		}
+	}
+	text, err := a.which(ctx, tx, open)
+	return "There is no open question " + name + " here. " + text, true, err
+}
+
+// which lists the open questions with what each is called here.
+func (a *Agents) which(ctx context.Context, tx *db.Tx, open []approval.Approval) (string, error) {
+	var text strings.Builder
+	text.WriteString("Answer one of the open questions:")
+	for _, q := range open {
+		n, err := a.Approvals.Number(ctx, tx, q)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&text, "\napprove %d   (%s)", n, q.Summary)
+	}
+	text.WriteString("\nor deny it the same way.")
+	return text.String(), nil
+}
+
+// ResolveTx decides a question by a person's word in a chat, and says what came of it.
+func (a *Agents) ResolveTx(ctx context.Context, tx *db.Tx, q approval.Approval, yes bool, by string) (notice string, err error) {
 	decision, said := approval.Deny, "Refused: "
 	if yes {
 		decision, said = approval.Approve, "Approved: "
 	}
-	_, err = a.Approvals.ResolveTx(ctx, tx, open[0].ID, decision, by, "")
+	_, err = a.Approvals.ResolveTx(ctx, tx, q.ID, decision, by, "")
 	if fault.Is(err, fault.Conflict) {
-		return "Too late, the question has expired: " + open[0].Summary, true, nil
+		return "Too late, the question has expired: " + q.Summary, nil
 	}
-	if err != nil {
-		return "", false, err
-	}
-	return said + open[0].Summary, true, nil
+	return said + q.Summary, err
 }
 
 // Decided is called in the transaction that decides an approval: it wakes the run

@@ -175,16 +175,24 @@ func TestYesWithSeveralOpenAsksWhich(t *testing.T) {
 			ids = append(ids, a.Approvals[0])
 		}
 		got := b.tell("main", "yes")
-		if got.Run != "" || !strings.Contains(got.Notice, ids[0]) || !strings.Contains(got.Notice, ids[1]) {
+		if got.Run != "" || !strings.Contains(got.Notice, "approve 1 ") || !strings.Contains(got.Notice, "approve 2 ") {
+			t.Errorf("%+v", got)
+		}
+		if got := b.tell("main", "approve 3"); got.Run != "" || !strings.Contains(got.Notice, "no open question 3") {
 			t.Errorf("%+v", got)
 		}
 		if n := b.count("SELECT count(*) FROM approvals WHERE state = 'pending'"); n != 2 {
 			t.Errorf("%d questions are still open", n)
 		}
-		if _, err := b.Approvals.Resolve(t.Context(), ids[0], approval.Deny, "operator", ""); err != nil {
-			t.Fatal(err)
+		b.tell("main", "Deny 1")
+		if now := b.approval(ids[0]); now.State != approval.Denied {
+			t.Errorf("the first is %s", now.State)
 		}
-		b.tell("main", "yes")
+		// The other keeps its number: whoever answers an old list does not mean another question.
+		if got := b.tell("main", "approve 1"); got.Run != "" || b.approval(ids[1]).State != approval.Pending {
+			t.Errorf("%+v", got)
+		}
+		b.tell("main", "approve 2")
 		b.answer(CallRun(b.approval(ids[1])))
 		if n := b.did("t.ask"); n != 1 {
 			t.Errorf("%d effects", n)

@@ -35,6 +35,9 @@ type Inbound struct {
 	Control    bool           // control messages count: it comes from the operator
 	Cause      string         // the event it comes from, if that was within: its Sender is then the actor
 	Within     Within         // what a message from within adds
+	Ref        string         // the channel's id of the message, for an answer that is to quote it
+	Addressed  string         // by what ombud was addressed, for people
+	Overheard  bool           // nobody asked ombud: it is an event and starts no turn
 	// Judge, if set, says what depends on rows, such as who the sender is to the
 	// operator, in the transaction that takes the message in and before anything of it
 	// is recorded. It may change the message, or settle it with a notice. It may run
@@ -65,6 +68,7 @@ type TurnInput struct {
 	Audience     label.Audience `json:"audience"`
 	Tier         policy.Tier    `json:"tier"`
 	Unattended   bool           `json:"unattended,omitempty"`
+	Ref          string         `json:"ref,omitempty"`
 	At           int64          `json:"at"`
 	Within       Within         `json:"within,omitzero"`
 }
@@ -80,6 +84,8 @@ type messageData struct {
 	Direction   string `json:"direction"`
 	Timestamp   int64  `json:"timestamp"`
 	ChatName    string `json:"chat_name,omitempty"`
+	Addressed   string `json:"addressed,omitempty"` // by what ombud was addressed; "" for what is from within
+	Overheard   bool   `json:"overheard,omitempty"` // it was said to somebody else, or by nobody ombud answers
 }
 
 // Kinds of event an intake leaves.
@@ -170,6 +176,9 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 	if err := a.warnOf(ctx, tx, in, conv, out.Event); err != nil {
 		return out, false, err
 	}
+	if in.Overheard && !handled {
+		return out, false, a.rememberTx(ctx, tx, dedupe, mac, conv, out)
+	}
 	if in.Control && !handled {
 		if out.Notice, handled, err = a.control(ctx, tx, conv, in); err != nil {
 			return out, false, err
@@ -182,16 +191,22 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Parent: in.Within.Parent, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
 			Input: TurnInput{
 				Event: out.Event, Conversation: conv.ID, Agent: conv.Agent, Text: in.Text, Sender: in.Sender, SenderName: in.SenderName,
-				Source: in.Source, Audience: in.Audience, Tier: in.Tier, Unattended: in.Unattended, At: tx.Now(), Within: in.Within,
+				Source: in.Source, Audience: in.Audience, Tier: in.Tier, Unattended: in.Unattended, Ref: in.Ref, At: tx.Now(),
+				Within: in.Within,
 			},
 		})
 	}
 	if err != nil {
 		return out, false, err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO inbound (dedupe, event, run, conversation, body_mac, notice, at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+	return out, false, a.rememberTx(ctx, tx, dedupe, mac, conv, out)
+}
+
+// rememberTx keeps what became of a message, for when it comes again.
+func (a *Agents) rememberTx(ctx context.Context, tx *db.Tx, dedupe, mac []byte, conv Conversation, out Accepted) error {
+	_, err := tx.Exec(ctx, `INSERT INTO inbound (dedupe, event, run, conversation, body_mac, notice, at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		dedupe, out.Event, out.Run, conv.ID, mac, a.Vault.Seal(vault.InboundBody, out.Event, []byte(out.Notice)), tx.Now())
-	return out, false, err
+	return err
 }
 
 func actorOf(in Inbound) string {
@@ -239,6 +254,7 @@ func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv 
 		Data: messageData{
 			MessageID: event, ChannelID: conv.ID, ChannelType: in.Address.Channel, SenderID: in.Sender, SenderName: in.SenderName,
 			Content: in.Text, Direction: "in", Timestamp: tx.Now() / 1e6, ChatName: conv.Title,
+			Addressed: in.Addressed, Overheard: in.Overheard,
 		},
 	})
 	return err
@@ -246,10 +262,13 @@ func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv 
 
 // replyTx queues a message to the conversation, one for each cause.
 func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, cause, text string) error {
-	_, err := a.Outbox.AppendTx(ctx, tx, outbox.Message{
-		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.Chat, Run: cause, Text: text,
-		ChatName: conv.Title,
-	})
+	return a.outTx(ctx, tx, conv, outbox.Message{Run: cause, Text: text})
+}
+
+// outTx queues a message to the conversation.
+func (a *Agents) outTx(ctx context.Context, tx *db.Tx, conv Conversation, m outbox.Message) error {
+	m.Conversation, m.Channel, m.Recipient, m.ChatName = conv.ID, conv.Address.Channel, conv.Address.Chat, conv.Title
+	_, err := a.Outbox.AppendTx(ctx, tx, m)
 	return err
 }
 
@@ -263,7 +282,7 @@ func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause, text
 	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{Text: text, Label: from}}); err != nil {
 		return err
 	}
-	return a.replyTx(ctx, tx, conv, cause, text)
+	return a.outTx(ctx, tx, conv, outbox.Message{Run: cause, Text: text, Unasked: true})
 }
 
 // PruneInbound forgets dedupe keys older than before; it keeps at least 30 days.

@@ -41,6 +41,29 @@ func TestAMessageIsAnsweredOnceAndToldOnce(t *testing.T) {
 	})
 }
 
+// What nobody asked ombud is an event that loops can read, once, and no turn and no answer.
+func TestWhatIsOverheardIsAnEventAndNoTurn(t *testing.T) {
+	t.Parallel()
+	each(t, setup{}, func(t *testing.T, b *bench) {
+		in := Inbound{
+			Address: Address{Channel: "local", Chat: "group"}, Sender: "7", SenderName: "Ann", Text: "yes", Key: "1",
+			Source: label.Untrusted("local/7"), Tier: policy.Untrusted, Overheard: true,
+		}
+		for i := range 2 {
+			got, err := b.Intake(t.Context(), in)
+			if err != nil || got.Run != "" || got.Notice != "" || got.Event == "" || got.Duplicate != (i == 1) {
+				t.Errorf("%+v %v", got, err)
+			}
+		}
+		if n := b.count("SELECT count(*) FROM runs") + b.count("SELECT count(*) FROM outbox"); n != 0 {
+			t.Errorf("%d runs and messages", n)
+		}
+		if events := b.events("comms.message"); len(events) != 1 || !strings.Contains(string(events[0].Data), `"overheard":true`) {
+			t.Errorf("%v", events)
+		}
+	})
+}
+
 // The last write of an intake fails: nothing of what went before it is there.
 func TestIntakeIsAllOrNothing(t *testing.T) {
 	t.Parallel()

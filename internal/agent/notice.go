@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/outbox"
 )
 
 // mainConversation is the local one in which the operator is told what belongs to no
@@ -17,5 +18,5 @@ func (a *Agents) NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) er
 	if err != nil {
 		return err
 	}
-	return a.replyTx(ctx, tx, conv, cause, text)
+	return a.outTx(ctx, tx, conv, outbox.Message{Run: cause, Text: text, Unasked: true})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/policy"
 )
 
@@ -32,7 +33,14 @@ func (a *Agents) AskTx(ctx context.Context, tx *db.Tx, apr approval.Approval) er
 	if err != nil {
 		return err
 	}
-	err = a.replyTx(ctx, tx, conv, apr.ID, fmt.Sprintf("May I? %s\nAnswer yes or no here, or: ombud approve %s", apr.Summary, apr.ID))
+	n, err := a.Approvals.Number(ctx, tx, apr)
+	if err != nil {
+		return err
+	}
+	err = a.outTx(ctx, tx, conv, outbox.Message{
+		Run: apr.ID, Approval: apr.ID,
+		Text: fmt.Sprintf("May I? %s\nAnswer yes or no here (or: approve %d, deny %d). At the machine: `ombud approve %s`", apr.Summary, n, n, apr.ID),
+	})
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		// The channel is gone or will never take it: the inbox still has the question.
 		a.Logger.Error("ask in a conversation", "approval", apr.ID, "error", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 )
@@ -45,7 +46,7 @@ func (t *turn) finish(ctx context.Context, outcome Outcome, text string) error {
 				return err
 			}
 		}
-		return t.a.replyTx(ctx, tx, conv, t.r.ID(), answer.Reply)
+		return t.a.outTx(ctx, tx, conv, outbox.Message{Run: t.r.ID(), Text: answer.Reply, ReplyTo: t.in.Ref})
 	})
 }
 
@@ -96,7 +97,7 @@ func (a *Agents) turnEnded(ctx context.Context, tx *db.Tx, rec run.Record) error
 	if err := a.addHistoryTx(ctx, tx, conv.ID, rec.ID, heard(in), told); err != nil {
 		return err
 	}
-	err = a.replyTx(ctx, tx, conv, rec.ID, text)
+	err = a.outTx(ctx, tx, conv, outbox.Message{Run: rec.ID, Text: text, ReplyTo: in.Ref})
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		// The channel is gone or will never take it. The turn has to end all the same.
 		a.Logger.Error("tell a conversation how its turn ended", "run", rec.ID, "error", err)

@@ -14,6 +14,13 @@ func (a *Approvals) OpenIn(ctx context.Context, q db.Q, conversation string) ([]
 		"SELECT "+columns+" FROM approvals WHERE conversation = $1 AND state = 'pending' ORDER BY id LIMIT 100", conversation)
 }
 
+// Number is what a question is called in its conversation: the how-manieth it is there.
+// It stays the same whatever becomes of the others.
+func (a *Approvals) Number(ctx context.Context, q db.Q, x Approval) (n int64, err error) {
+	err = q.QueryRow(ctx, "SELECT count(*) FROM approvals WHERE conversation = $1 AND id <= $2", x.Conversation, x.ID).Scan(&n)
+	return n, err
+}
+
 // GetTx is Get in the caller's transaction.
 func (a *Approvals) GetTx(ctx context.Context, tx *db.Tx, id string) (Approval, error) {
 	return a.load(ctx, tx, id)

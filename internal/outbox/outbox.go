@@ -46,7 +46,9 @@ type Message struct {
 	ReplyTo      string // the channel's id of what it answers, if any
 	ChatName     string
 	Group        bool
-	Separate     bool // the same text said twice in a run is meant twice
+	Separate     bool   // the same text said twice in a run is meant twice
+	Unasked      bool   // nobody waits for it: a channel may keep it back in quiet hours
+	Approval     string // the question it asks, if it asks for a yes or no
 }
 
 // Item is a Message in the outbox. Times are Unix microseconds.

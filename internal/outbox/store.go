@@ -30,6 +30,8 @@ type body struct {
 	ChatName  string `json:"chat_name,omitempty"`
 	Group     bool   `json:"group,omitempty"`
 	Separate  bool   `json:"separate,omitempty"`
+	Unasked   bool   `json:"unasked,omitempty"`
+	Approval  string `json:"approval,omitempty"`
 }
 
 func (o *Outbox) scan(scan func(...any) error) (Item, error) {
@@ -53,6 +55,7 @@ func (o *Outbox) scan(scan func(...any) error) (Item, error) {
 		return it, fault.New(fault.Verification, "body of item %s: %w", it.ID, err)
 	}
 	it.Recipient, it.Text, it.ReplyTo, it.ChatName, it.Group, it.Separate = c.Recipient, c.Text, c.ReplyTo, c.ChatName, c.Group, c.Separate
+	it.Unasked, it.Approval = c.Unasked, c.Approval
 	it.Ref, it.Error = r, text
 	return it, nil
 }
@@ -76,7 +79,7 @@ func (o *Outbox) seal(f vault.Field, row, text string) []byte {
 }
 
 func (o *Outbox) insert(ctx context.Context, tx *db.Tx, it *Item, digest []byte) error {
-	plain, err := json.Marshal(body{it.Recipient, it.Text, it.ReplyTo, it.ChatName, it.Group, it.Separate})
+	plain, err := json.Marshal(body{it.Recipient, it.Text, it.ReplyTo, it.ChatName, it.Group, it.Separate, it.Unasked, it.Approval})
 	if err != nil {
 		return fault.New(fault.Internal, "body of item %s: %w", it.ID, err)
 	}

@@ -76,6 +76,10 @@ const (
 	SignedPiece         Field = 77 // a piece of the file of a signed loop
 	SignedLoop          Field = 78 // as what a signed loop was approved, and its settings
 	SignedTrust         Field = 79 // whose signature counts, by whom and since when
+	ChannelBody         Field = 80 // the settings of a channel
+	ChannelCursor       Field = 81 // where its network goes on from
+	ChannelPiece        Field = 82 // a part of a message as it is sent
+	ChannelRef          Field = 83 // the network's id of it
 	SignalPayload       Field = 72 // what was sent to a run
 	RunProgress         Field = 73 // how far it has come, in its own words
 )
@@ -150,6 +154,10 @@ var fields = map[Field]fieldInfo{
 	SignedPiece:         {"signed_piece.data", domainRun, sealed},
 	SignedLoop:          {"signed_loop.body", domainGrant, sealed},
 	SignedTrust:         {"signed_trust.body", domainGrant, sealed},
+	ChannelBody:         {"channel.body", domainGrant, sealed},
+	ChannelCursor:       {"channel.cursor", domainTalk, sealed},
+	ChannelPiece:        {"channel_piece.body", domainTalk, sealed},
+	ChannelRef:          {"channel_piece.ref", domainTalk, sealed},
 	LoopNoteBody:        {"loop_note.body", domainRun, sealed},
 	LoopLogText:         {"loop_log.text", domainRun, sealed},
 	IntegrationReason:   {"integration.reason", domainRun, sealed},
@@ -224,6 +232,10 @@ var columns = map[Field]string{
 	SignedPiece:         "signed_pieces.data",
 	SignedLoop:          "signed_loops.body",
 	SignedTrust:         "signed_trust.body",
+	ChannelBody:         "channels.body",
+	ChannelCursor:       "channels.cursor",
+	ChannelPiece:        "channel_pieces.body",
+	ChannelRef:          "channel_pieces.ref",
 	LoopNoteBody:        "loop_notes.body",
 	LoopLogText:         "loop_logs.text",
 	IntegrationReason:   "integrations.reason",

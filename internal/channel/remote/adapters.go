@@ -15,11 +15,11 @@ import (
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/outbox"
-	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -43,12 +43,6 @@ type Conversations interface {
 	ConversationIn(ctx context.Context, q db.Q, id string) (agent.Conversation, error)
 }
 
-// Senders says who a sender is, and takes a pairing code.
-type Senders interface {
-	Of(ctx context.Context, q db.Q, s pairing.Sender) (pairing.Identity, error)
-	RedeemTx(ctx context.Context, tx *db.Tx, s pairing.Sender, name, chat string, group bool, text string) (pairing.Identity, error)
-}
-
 // Deps are the parts the channel uses.
 type Deps struct {
 	DB            *db.DB
@@ -56,7 +50,7 @@ type Deps struct {
 	Log           *eventlog.Log
 	Audit         Auditor
 	Conversations Conversations
-	Senders       Senders
+	Senders       channel.Senders
 	Channels      *outbox.Senders
 	Outbox        *outbox.Outbox
 	Logger        *slog.Logger

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
@@ -47,9 +48,6 @@ func (d *Delivery) check() error {
 	return nil
 }
 
-// redacted stands in the record for a message that held a pairing code.
-const redacted = "/pair (code)"
-
 // Deliver takes a message in. It returns when that is durable. Errors: Denied,
 // Invalid, Conflict for a key that came with another text before, or the store's.
 func (r *Remote) Deliver(ctx context.Context, d Delivery) (agent.Accepted, error) {
@@ -60,57 +58,29 @@ func (r *Remote) Deliver(ctx context.Context, d Delivery) (agent.Accepted, error
 	if err := d.check(); err != nil {
 		return agent.Accepted{}, err
 	}
-	channel := Prefix + l.name
-	who := pairing.Sender{Channel: channel, Account: d.Account, User: d.Sender}
+	name := Prefix + l.name
+	who := channel.Said{
+		Sender: pairing.Sender{Channel: name, Account: d.Account, User: d.Sender}, Name: d.SenderName, Chat: d.Chat, Group: d.Group,
+	}
 	return r.Conversations.Intake(ctx, agent.Inbound{
-		Address: agent.Address{Channel: channel, Account: d.Account, Chat: d.Chat, Thread: d.Thread},
+		Address: agent.Address{Channel: name, Account: d.Account, Chat: d.Chat, Thread: d.Thread},
 		Title:   d.Title, Sender: d.Sender, SenderName: d.SenderName, Text: d.Text, Key: d.Chat + "\x00" + d.Key,
-		Source: label.Untrusted(channel + "/" + d.Sender), Tier: policy.Untrusted,
+		Source: label.Untrusted(name + "/" + d.Sender), Tier: policy.Untrusted,
 		Judge: func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
 			// Once more, in the transaction: it may have been removed meanwhile.
 			if _, err := r.verify(ctx, tx, d.Credential); err != nil {
 				return "", false, err
 			}
-			if code, is := pairCode(d.Text); is {
-				in.Text = redacted
-				return r.pair(ctx, tx, who, d, code)
+			if code, is := channel.PairCode(d.Text); is {
+				in.Text = channel.Redacted
+				notice, err := who.Pair(ctx, tx, r.Senders, code)
+				return notice, err == nil, err
 			}
-			return "", false, r.rank(ctx, tx, who, d, in)
+			i, err := r.Senders.Of(ctx, tx, who.Sender)
+			if err == nil {
+				who.Rank(i, in)
+			}
+			return "", false, err
 		},
 	})
-}
-
-// rank sets what a message may do by who sent it, and by nothing it says.
-func (r *Remote) rank(ctx context.Context, tx *db.Tx, who pairing.Sender, d Delivery, in *agent.Inbound) error {
-	i, err := r.Senders.Of(ctx, tx, who)
-	switch {
-	case err != nil:
-		return err
-	case i.OperatorIn(d.Chat, d.Group):
-		// The operator is the one reader of that chat.
-		in.Tier, in.Source, in.Audience, in.Control = policy.Paired, label.Operator, label.OperatorOnly, true
-	case i.Standing != pairing.Stranger: // an operator elsewhere than in the paired chat is somebody known
-		in.Tier = policy.SemiTrusted
-	}
-	return nil
-}
-
-// pairCode returns the code of a message that is a /pair.
-func pairCode(text string) (string, bool) {
-	words := strings.Fields(text)
-	if len(words) == 0 || !strings.EqualFold(words[0], "/pair") {
-		return "", false
-	}
-	return strings.Join(words[1:], ""), true
-}
-
-func (r *Remote) pair(ctx context.Context, tx *db.Tx, who pairing.Sender, d Delivery, code string) (string, bool, error) {
-	_, err := r.Senders.RedeemTx(ctx, tx, who, d.SenderName, d.Chat, d.Group, code)
-	if fault.Is(err, fault.Denied) {
-		return "This code is not good here. It has to be sent in a direct chat, within ten minutes, and works once.", true, nil
-	}
-	if err != nil {
-		return "", false, err
-	}
-	return "Paired: you are the operator in this chat. Reading is free here; what changes something asks you first.", true, nil
 }
