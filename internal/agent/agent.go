@@ -117,6 +117,7 @@ type Deps struct {
 	Hide      *redact.Redactor // takes known values out of what a model is told and says; nil: none are known
 	Logger    *slog.Logger
 	Now       func() time.Time
+	Places    Places // nil: there is nothing beyond this machine
 	// Refuse is asked before a message is taken in; its error is the answer. nil: never.
 	Refuse func() error
 }

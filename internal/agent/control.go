@@ -106,7 +106,7 @@ func (a *Agents) answer(ctx context.Context, tx *db.Tx, conv Conversation, yes b
 		text, err := a.which(ctx, tx, open)
 		return text, true, err
 	}
-	notice, err := a.ResolveTx(ctx, tx, open[0], yes, by)
+	notice, err := a.resolveTx(ctx, tx, open[0], yes, by)
 	return notice, true, err
 }
 
@@ -126,7 +126,7 @@ func (a *Agents) answerOne(ctx context.Context, tx *db.Tx, conv Conversation, ye
 			return "", true, err
 		}
 		if name == strconv.FormatInt(n, 10) || name == strings.ToLower(q.ID) {
-			notice, err := a.ResolveTx(ctx, tx, q, yes, by)
+			notice, err := a.resolveTx(ctx, tx, q, yes, by)
 			return notice, true, err
 		}
 	}
@@ -149,8 +149,20 @@ func (a *Agents) which(ctx context.Context, tx *db.Tx, open []approval.Approval)
 	return text.String(), nil
 }
 
-// ResolveTx decides a question by a person's word in a chat, and says what came of it.
-func (a *Agents) ResolveTx(ctx context.Context, tx *db.Tx, q approval.Approval, yes bool, by string) (notice string, err error) {
+// PressTx decides the question of a button, and says what came of it.
+func (a *Agents) PressTx(ctx context.Context, tx *db.Tx, id string, yes bool, by string) (notice string, err error) {
+	q, err := a.Approvals.GetTx(ctx, tx, id)
+	if fault.Is(err, fault.NotFound) {
+		return "There is no such question any more.", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return a.resolveTx(ctx, tx, q, yes, by)
+}
+
+// resolveTx decides a question by a person's word in a chat, and says what came of it.
+func (a *Agents) resolveTx(ctx context.Context, tx *db.Tx, q approval.Approval, yes bool, by string) (notice string, err error) {
 	decision, said := approval.Deny, "Refused: "
 	if yes {
 		decision, said = approval.Approve, "Approved: "

@@ -20,6 +20,7 @@ type Address struct {
 	Account string `json:"account,omitempty"`
 	Chat    string `json:"chat"`
 	Thread  string `json:"thread,omitempty"`
+	Group   bool   `json:"group,omitempty"` // several people read it; no part of what tells addresses apart
 }
 
 // Local is the address of a conversation of the operator on this machine.

@@ -267,7 +267,7 @@ func (a *Agents) replyTx(ctx context.Context, tx *db.Tx, conv Conversation, caus
 
 // outTx queues a message to the conversation.
 func (a *Agents) outTx(ctx context.Context, tx *db.Tx, conv Conversation, m outbox.Message) error {
-	m.Conversation, m.Channel, m.Recipient, m.ChatName = conv.ID, conv.Address.Channel, conv.Address.Chat, conv.Title
+	m.Conversation, m.Channel, m.Recipient, m.ChatName, m.Group = conv.ID, conv.Address.Channel, conv.Address.Chat, conv.Title, conv.Address.Group
 	_, err := a.Outbox.AppendTx(ctx, tx, m)
 	return err
 }

@@ -108,6 +108,23 @@ func ReadEnvironment(getenv func(string) string) Environment {
 	}
 }
 
+// Programs is what of the environment programs need that ombud starts outside of any job:
+// where things are, and how to write.
+func (e Environment) Programs() (out []string) {
+	if e.getenv == nil {
+		return nil
+	}
+	for _, name := range []string{
+		"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME",
+		"SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "PATHEXT",
+	} {
+		if v := e.getenv(name); v != "" {
+			out = append(out, name+"="+v)
+		}
+	}
+	return out
+}
+
 // Key returns the key a provider is configured to use; it may be unset.
 func (e Environment) Key(p Provider) Secret {
 	if p.APIKeyEnv == "" || e.getenv == nil {

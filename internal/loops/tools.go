@@ -130,7 +130,7 @@ func (t Tools) Register(r *tool.Registry) error {
 	send.Scopes = of(func(in SendInput) (scope.Scope, error) { return scope.Of("channel.send", in.To) })
 	send.Destination = func(raw json.RawMessage) tool.Destination {
 		in, _ := tool.Decode[SendInput](raw) // validated
-		return tool.Destination{Readers: readersOf(in.To), Name: in.To}
+		return tool.Destination{Readers: agent.ReadersOf(in.To), Name: in.To}
 	}
 	send.Summary = summary(func(in SendInput) string { return "send to " + tool.Show(in.To) + ": " + tool.Show(in.Text) })
 

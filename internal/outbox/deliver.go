@@ -170,6 +170,9 @@ func (o *Outbox) settle(tx *db.Tx, it *Item, r Receipt, err error, canProbe bool
 		pause, asked := o.backoff(it.Attempts), false
 		if wait, ok := errors.AsType[*RetryAfter](err); ok {
 			pause, asked = max(wait.After, 0), true
+			if wait.Kept {
+				it.since, it.Attempts = tx.Now(), it.Attempts-1
+			}
 		}
 		it.State, it.NextAt = Queued, tx.Now()+pause.Microseconds()
 		if !asked && it.Attempts >= o.opt.Attempts || tx.Now()-it.since >= o.opt.GiveUp.Microseconds() {

@@ -52,6 +52,7 @@ type TxSender interface {
 type RetryAfter struct {
 	After time.Duration
 	Err   error
+	Kept  bool // the channel was not asked, by the operator's own wish: the wait does not count
 }
 
 func (e *RetryAfter) Error() string { return fmt.Sprintf("try again after %s: %v", e.After, e.Err) }
@@ -133,4 +134,15 @@ func judge(err error) verdict {
 		return giveUp
 	}
 	return doubt
+}
+
+// SurelyNotSent reports whether an error of a sender promises that nothing was sent.
+func SurelyNotSent(err error) bool { return err != nil && judge(err) != doubt }
+
+// Wait is how long a channel asks to wait, if it does.
+func Wait(err error) (after time.Duration, asked bool) {
+	if wait, ok := errors.AsType[*RetryAfter](err); ok {
+		return wait.After, true
+	}
+	return 0, false
 }

@@ -187,6 +187,19 @@ func (o *Outbox) load(ctx context.Context, q db.Q, id string) (Item, error) {
 	return it, err
 }
 
+// LastTx returns the last items of a conversation, the newest first.
+func (o *Outbox) LastTx(ctx context.Context, tx *db.Tx, conversation string, limit int) ([]Item, error) {
+	return db.All(ctx, tx, o.item, "SELECT "+columns+" FROM outbox WHERE conversation = $1 ORDER BY seq DESC LIMIT $2", conversation, limit)
+}
+
+// Waiting is how many items of a channel wait to go out.
+func (o *Outbox) Waiting(ctx context.Context, channel string) (n int64, err error) {
+	err = o.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+		return q.QueryRow(ctx, "SELECT count(*) FROM outbox WHERE channel = $1 AND state IN ('queued', 'sending')", channel).Scan(&n)
+	})
+	return n, err
+}
+
 // Filter narrows List. Zero fields do not narrow.
 type Filter struct {
 	State        State

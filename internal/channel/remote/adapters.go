@@ -104,7 +104,7 @@ var validName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // errCredential is the answer to every credential that is not good.
 var errCredential = fault.New(fault.Denied, "this credential is not that of an adapter").
-	WithHint("ombud adapter add NAME makes one")
+	WithHint("ombud channel add --external NAME makes one")
 
 // Open makes the channels of all adapters known to the outbox, those that were
 // removed too: what is still to be said through one fails with the reason.
@@ -169,7 +169,7 @@ func (r *Remote) Remove(ctx context.Context, name, by string) error {
 	err := r.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		n, err := tx.Exec(ctx, "UPDATE adapters SET removed = $1 WHERE name = $2 AND removed = 0", tx.Now(), name)
 		if err == nil && n == 0 {
-			err = fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud adapter list shows them")
+			err = fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud channel list shows them")
 		}
 		if err != nil {
 			return err

@@ -1,0 +1,462 @@
+package channel
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/vault"
+)
+
+// Auditor records a change in its transaction.
+type Auditor interface {
+	AppendTx(ctx context.Context, tx *db.Tx, e audit.Entry) (audit.Ref, error)
+}
+
+// Agents takes messages in and knows where each conversation takes place.
+type Agents interface {
+	Intake(ctx context.Context, in agent.Inbound) (agent.Accepted, error)
+	ConversationIn(ctx context.Context, q db.Q, id string) (agent.Conversation, error)
+	// PressTx decides a question by a button, and says what came of it.
+	PressTx(ctx context.Context, tx *db.Tx, approval string, yes bool, by string) (notice string, err error)
+	// NoticeTx tells the operator, once for each cause.
+	NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) error
+}
+
+// Secrets keeps the secret parts of channels.
+type Secrets interface {
+	Put(ctx context.Context, name, value string) error
+	Get(ctx context.Context, name string) (string, error)
+	Drop(ctx context.Context, name string) error
+}
+
+// Deps are the parts the channels use.
+type Deps struct {
+	DB      *db.DB
+	Vault   *vault.Vault
+	Log     *eventlog.Log
+	Audit   Auditor
+	Agents  Agents
+	Senders Senders
+	Outbox  *outbox.Outbox
+	Out     *outbox.Senders
+	Secrets Secrets
+	Kinds   []Kind
+	Environ []string    // of programs that adapters start, as KEY=VALUE; an adapter picks from it
+	Held    func() bool // while it is true nothing is heard and nothing said
+	Logger  *slog.Logger
+}
+
+// Config tunes the channels; zero fields have defaults.
+type Config struct {
+	Grace   time.Duration // how long trouble may last before the operator is told; default 30 s
+	Pause   time.Duration // the first pause before a channel is run again; default 1 s
+	Longest time.Duration // the longest; default 1 min
+	Denied  time.Duration // the pause after its network refused the key; default 5 min
+	Check   time.Duration // how long a network may take to say who ombud is; default 20 s
+}
+
+// Channels is all chat networks of one store. It is safe for concurrent use.
+type Channels struct {
+	Deps
+	cfg Config
+
+	mu    sync.Mutex
+	lines map[string]*line // by name, those that were removed too
+	run   context.Context  // of what runs; nil before Start
+	quit  context.CancelFunc
+	going sync.WaitGroup
+}
+
+// New returns the channels of a store. None is known before Open.
+func New(d Deps, c Config) *Channels {
+	for _, f := range []struct {
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{&c.Grace, 30 * time.Second}, {&c.Pause, time.Second}, {&c.Longest, time.Minute}, {&c.Denied, 5 * time.Minute}, {&c.Check, 20 * time.Second},
+	} {
+		if *f.value <= 0 {
+			*f.value = f.fallback
+		}
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Held == nil {
+		d.Held = func() bool { return false }
+	}
+	return &Channels{Deps: d, cfg: c, lines: map[string]*line{}}
+}
+
+// Open makes all channels known to the outbox, those that were removed too: what is still
+// to be said through one fails with the reason.
+func (c *Channels) Open(ctx context.Context) error {
+	list, err := c.rows(ctx)
+	for _, x := range list {
+		if err == nil {
+			_, err = c.connect(x)
+		}
+	}
+	return err
+}
+
+// Start begins to listen.
+func (c *Channels) Start(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run != nil {
+		return nil
+	}
+	c.run, c.quit = context.WithCancel(context.Background())
+	for _, l := range c.lines {
+		c.lockedStart(l)
+	}
+	return nil
+}
+
+// Stop ends all connections. What comes in meanwhile is not acknowledged and comes again.
+func (c *Channels) Stop() {
+	c.mu.Lock()
+	if c.run == nil {
+		c.mu.Unlock()
+		return
+	}
+	c.quit()
+	c.run = nil
+	c.mu.Unlock()
+	c.going.Wait()
+}
+
+// lockedStart runs a line unless it runs; the caller holds c.mu.
+func (c *Channels) lockedStart(l *line) {
+	if c.run == nil {
+		return
+	}
+	ctx, begun := l.begin(c.run)
+	if begun {
+		c.going.Go(func() { l.supervise(ctx) })
+	}
+}
+
+// connect gives a channel its line, and the line what its row says.
+func (c *Channels) connect(x row) (*line, error) {
+	kind, known := c.kind(x.kind)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lines[x.name]
+	if l == nil {
+		l = newLine(c, x.name)
+		if err := c.Out.Add(x.name, l); err != nil {
+			return nil, err
+		}
+		c.lines[x.name] = l
+	}
+	var a Adapter
+	var err error
+	if x.removed == 0 {
+		if !known {
+			err = fault.New(fault.Config, "this version of ombud knows no channel of kind %q", x.kind)
+		} else {
+			a, err = kind.Make(c.setup(x.name, kind, x.body.Settings))
+		}
+	}
+	l.set(x, kind, a, err)
+	c.lockedStart(l)
+	return l, nil
+}
+
+func (c *Channels) setup(name string, k Kind, s Settings) Setup {
+	return Setup{
+		Name: name, Values: s.values(k), Environ: c.Environ, Logger: c.Logger.With("channel", name),
+		Secret: func(ctx context.Context, part string) (string, error) {
+			return c.Secrets.Get(ctx, secretName(name, part))
+		},
+	}
+}
+
+func secretName(channel, part string) string { return "channel." + channel + "." + part }
+
+func (c *Channels) kind(name string) (Kind, bool) {
+	at := slices.IndexFunc(c.Deps.Kinds, func(k Kind) bool { return k.Name == name })
+	if at < 0 {
+		return Kind{}, false
+	}
+	return c.Deps.Kinds[at], true
+}
+
+// line returns a channel that is there, or NotFound naming those there are.
+func (c *Channels) line(name string) (*line, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lines[name]; l != nil && !l.isRemoved() {
+		return l, nil
+	}
+	var names []string
+	for n, l := range c.lines {
+		if !l.isRemoved() {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return nil, fault.New(fault.NotFound, "no channel %q: none was added", name).WithHint("ombud channel add")
+	}
+	return nil, fault.New(fault.NotFound, "no channel %q; there are: %s", name, strings.Join(names, ", "))
+}
+
+var validName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// Adding is what a channel is added with.
+type Adding struct {
+	Name    string // "" is the name of its kind
+	Kind    string
+	Values  map[string]string // of settings and of parts that are not secret
+	Secrets map[string]string // of the parts that are
+	Uncheck bool              // add it also if the network cannot be asked now
+}
+
+// Add adds a channel and connects it. The network is asked first who ombud is. Errors:
+// Invalid, NotFound for a kind there is none of, Conflict if the name is taken, Denied if
+// the network refuses the key, Unavailable.
+func (c *Channels) Add(ctx context.Context, a Adding, by string) (Info, error) {
+	k, ok := c.kind(a.Kind)
+	if !ok {
+		return Info{}, fault.New(fault.NotFound, "no channel of kind %q; there are: %s", a.Kind, strings.Join(c.kindNames(), ", "))
+	}
+	if a.Name == "" {
+		a.Name = k.Name
+	}
+	if !validName.MatchString(a.Name) || a.Name == "local" || a.Name == "adapter" || a.Name == "operator" {
+		return Info{}, fault.New(fault.Invalid, "a channel's name is 1 to 32 of a-z, 0-9 and -, a letter first, not %q", a.Name)
+	}
+	x := row{name: a.Name, kind: k.Name, body: body{By: by, Settings: Settings{Strangers: Ignore}}}
+	if err := c.fill(&x.body.Settings, k, a); err != nil {
+		return Info{}, err
+	}
+	if _, err := c.line(a.Name); err == nil {
+		return Info{}, fault.New(fault.Conflict, "there is a channel %s", a.Name).WithHint("ombud channel set changes it; give the new one another name")
+	}
+	if err := c.keepSecrets(ctx, a, k); err != nil {
+		return Info{}, err
+	}
+	me, err := c.ask(ctx, x, k)
+	if err != nil && !a.Uncheck {
+		c.dropSecrets(ctx, a.Name, k)
+		return Info{}, err
+	}
+	x.body.Me = me
+	err = c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		x.added = tx.Now()
+		if _, err := tx.Exec(ctx, "UPDATE channels SET cursor = NULL WHERE name = $1 AND removed <> 0", x.name); err != nil {
+			return err
+		}
+		return c.putTx(ctx, tx, x, KindAdded, by)
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	l, err := c.connect(x)
+	if err != nil {
+		return Info{}, err
+	}
+	return l.info(), nil
+}
+
+func (c *Channels) kindNames() (names []string) {
+	for _, k := range c.Deps.Kinds {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// fill puts what was said into the settings, and says what is missing.
+func (c *Channels) fill(s *Settings, k Kind, a Adding) error {
+	for name, value := range a.Values {
+		if err := s.Set(k, name, value); err != nil {
+			return err
+		}
+	}
+	for part := range a.Secrets {
+		if !slices.ContainsFunc(k.Needs, func(p Part) bool { return p.Secret && p.Name == part }) {
+			return fault.New(fault.Invalid, "a channel of kind %s has no secret %q", k.Name, part)
+		}
+	}
+	for _, p := range k.Needs {
+		if p.Optional || p.Secret && a.Secrets[p.Name] != "" || !p.Secret && (s.Values[p.Name] != "" || p.Default != "") {
+			continue
+		}
+		return fault.New(fault.Invalid, "a channel of kind %s needs its %s: %s", k.Name, p.Name, p.About)
+	}
+	return nil
+}
+
+func (c *Channels) keepSecrets(ctx context.Context, a Adding, k Kind) error {
+	for part, value := range a.Secrets {
+		if err := c.Secrets.Put(ctx, secretName(a.Name, part), strings.TrimSpace(value)); err != nil {
+			c.dropSecrets(ctx, a.Name, k)
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Channels) dropSecrets(ctx context.Context, name string, k Kind) {
+	for _, p := range k.Needs {
+		if !p.Secret {
+			continue
+		}
+		if err := c.Secrets.Drop(context.WithoutCancel(ctx), secretName(name, p.Name)); err != nil && !fault.Is(err, fault.NotFound) {
+			c.Logger.Warn("forget a secret of a channel", "channel", name, "part", p.Name, "error", err)
+		}
+	}
+}
+
+// ask asks the network who ombud is.
+func (c *Channels) ask(ctx context.Context, x row, k Kind) (Me, error) {
+	a, err := k.Make(c.setup(x.name, k, x.body.Settings))
+	if err != nil {
+		return Me{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Check, fault.New(fault.Timeout, "%s did not answer within %s", k.Name, c.cfg.Check))
+	defer cancel()
+	return check(ctx, a)
+}
+
+// Change is a change of a channel's settings.
+type Change struct {
+	Name    string
+	Values  []string          // name=value, in this order
+	Secrets map[string]string // new values of secret parts
+}
+
+// Set changes the settings of a channel, all or none, and uses them at once.
+func (c *Channels) Set(ctx context.Context, ch Change, by string) (Info, error) {
+	l, err := c.line(ch.Name)
+	if err != nil {
+		return Info{}, err
+	}
+	for part := range ch.Secrets {
+		if !slices.ContainsFunc(l.kindOf().Needs, func(p Part) bool { return p.Secret && p.Name == part }) {
+			return Info{}, fault.New(fault.Invalid, "a channel of kind %s has no secret %q", l.kindOf().Name, part)
+		}
+	}
+	for part, value := range ch.Secrets {
+		if err := c.Secrets.Put(ctx, secretName(ch.Name, part), strings.TrimSpace(value)); err != nil {
+			return Info{}, err
+		}
+	}
+	return c.change(ctx, l, KindChanged, by, func(x *row) error {
+		for _, v := range ch.Values {
+			name, value, ok := strings.Cut(v, "=")
+			if !ok {
+				return fault.New(fault.Invalid, "a setting is NAME=VALUE, not %q", v)
+			}
+			if err := x.body.Settings.Set(l.kindOf(), strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Pause keeps a channel from hearing and saying anything until Resume. Its network keeps
+// what it keeps; what is to be said waits in the outbox.
+func (c *Channels) Pause(ctx context.Context, name, by string) (Info, error) {
+	return c.pause(ctx, name, by, true)
+}
+
+// Resume ends a pause.
+func (c *Channels) Resume(ctx context.Context, name, by string) (Info, error) {
+	return c.pause(ctx, name, by, false)
+}
+
+func (c *Channels) pause(ctx context.Context, name, by string, paused bool) (Info, error) {
+	l, err := c.line(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return c.change(ctx, l, KindChanged, by, func(x *row) error { x.paused = paused; return nil })
+}
+
+// Remove ends a channel and forgets its secrets. What is still to be said through it
+// fails; its conversations stay.
+func (c *Channels) Remove(ctx context.Context, name, by string) error {
+	l, err := c.line(name)
+	if err != nil {
+		return err
+	}
+	k := l.kindOf()
+	_, err = c.change(ctx, l, KindRemoved, by, func(x *row) error { x.removed = c.DB.Time(); return nil })
+	if err == nil {
+		c.dropSecrets(ctx, name, k)
+	}
+	return err
+}
+
+func (c *Channels) change(ctx context.Context, l *line, kind, by string, change func(x *row) error) (Info, error) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	x := l.rowOf()
+	if err := change(&x); err != nil {
+		return Info{}, err
+	}
+	if err := c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return c.putTx(ctx, tx, x, kind, by) }); err != nil {
+		return Info{}, err
+	}
+	if _, err := c.connect(x); err != nil {
+		return Info{}, err
+	}
+	return l.info(), nil
+}
+
+// Test asks a network who ombud is, now.
+func (c *Channels) Test(ctx context.Context, name string) (Info, error) {
+	l, err := c.line(name)
+	if err != nil {
+		return Info{}, err
+	}
+	me, err := c.ask(ctx, l.rowOf(), l.kindOf())
+	if err != nil {
+		return Info{}, err
+	}
+	i := l.info()
+	i.Me = me
+	return i, nil
+}
+
+// List returns the channels there are.
+func (c *Channels) List() []Info {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []Info
+	for _, l := range c.lines {
+		if !l.isRemoved() {
+			out = append(out, l.info())
+		}
+	}
+	slices.SortFunc(out, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Get returns one.
+func (c *Channels) Get(name string) (Info, error) {
+	l, err := c.line(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return l.info(), nil
+}
+
+// Kinds returns what can be added.
+func (c *Channels) Kinds() []Kind { return c.Deps.Kinds }

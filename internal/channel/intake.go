@@ -1,0 +1,251 @@
+package channel
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
+	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/outbox"
+	"github.com/ombud-run/ombud/internal/pairing"
+	"github.com/ombud-run/ombud/internal/policy"
+)
+
+var _ Intake = (*line)(nil)
+
+// Up implements Intake.
+func (l *line) Up(me Me) {
+	l.up(me)
+	x := l.rowOf()
+	if me.ID == "" || x.body.Me.ID == me.ID && x.body.Me.Name == me.Name {
+		return
+	}
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	x = l.rowOf()
+	x.body.Me = me
+	err := l.c.DB.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return l.c.putTx(ctx, tx, x, "", "") })
+	if err != nil {
+		l.c.Logger.Warn("keep who ombud is", "channel", l.name, "error", err)
+		return
+	}
+	l.mu.Lock()
+	l.row.body.Me = me
+	l.mu.Unlock()
+}
+
+// Down implements Intake.
+func (l *line) Down(err error) {
+	if err != nil {
+		l.hearing(err)
+	}
+}
+
+// Cursor implements Intake.
+func (l *line) Cursor(ctx context.Context) (string, error) { return l.c.cursor(ctx, l.name) }
+
+// Advance implements Intake.
+func (l *line) Advance(ctx context.Context, cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	if l.c.Held() {
+		return errHeld
+	}
+	return l.c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return l.c.cursorTx(ctx, tx, l.name, cursor) })
+}
+
+var errHeld = fault.New(fault.Unavailable, "the instance is held")
+
+// Take implements Intake.
+func (l *line) Take(ctx context.Context, m Received) error {
+	if l.c.Held() {
+		return errHeld
+	}
+	if m.Own || strings.TrimSpace(m.Text) == "" && m.Press == nil {
+		return l.Advance(ctx, m.Cursor)
+	}
+	if err := m.check(); err != nil {
+		l.c.Logger.Warn("a message cannot be taken in", "channel", l.name, "error", err)
+		return l.Advance(ctx, m.Cursor)
+	}
+	got, err := l.c.Agents.Intake(ctx, l.inbound(m))
+	switch {
+	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Invalid):
+		// It is recorded as far as it can be; that it comes again would change nothing.
+		l.c.Logger.Warn("a message was refused", "channel", l.name, "error", err)
+		return l.Advance(ctx, m.Cursor)
+	case err != nil:
+		return err
+	case got.Duplicate:
+		return l.Advance(ctx, m.Cursor)
+	}
+	l.mu.Lock()
+	l.heard = l.c.DB.Time()
+	l.mu.Unlock()
+	if got.Run != "" {
+		l.follow(got.Run, m)
+	}
+	return nil
+}
+
+func (m *Received) check() error {
+	if m.Press != nil && m.Text == "" {
+		m.Text = "(a button)"
+	}
+	for _, f := range []struct {
+		name, value string
+		needed      bool
+	}{
+		{"id", m.ID, true}, {"chat", m.Chat, true}, {"thread", m.Thread, false}, {"sender", m.Sender, true},
+	} {
+		if f.needed && strings.TrimSpace(f.value) == "" || f.value != "" && !goodID(f.value) {
+			return fault.New(fault.Invalid, "its %s is no text of 1 to %d bytes", f.name, maxID)
+		}
+	}
+	m.Title, m.SenderName = short(m.Title), short(m.SenderName)
+	return nil
+}
+
+// short bounds a name that is only for people.
+func short(name string) string {
+	name = strings.ReplaceAll(strings.ToValidUTF8(name, "�"), "\x00", "")
+	for len(name) > maxID {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = name[:len(name)-size]
+	}
+	return name
+}
+
+// inbound is a message as the agents take it.
+func (l *line) inbound(m Received) agent.Inbound {
+	set, me := l.settings()
+	in := agent.Inbound{
+		Address: agent.Address{Channel: l.name, Account: me.ID, Chat: m.Chat, Thread: m.Thread, Group: m.Group},
+		Title:   m.Title, Agent: set.Agent, Sender: m.Sender, SenderName: m.SenderName, Text: m.Text, Key: m.Chat + "\x00" + m.ID,
+		Source: label.Untrusted(l.name + "/" + m.Sender), Tier: policy.Untrusted,
+	}
+	if in.Title == "" && !m.Group {
+		in.Title = m.SenderName
+	}
+	if m.Group {
+		in.Ref = m.ID
+	}
+	in.Judge = func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
+		return l.judge(ctx, tx, m, in)
+	}
+	return in
+}
+
+// judge decides, in the transaction that takes a message in, who sent it and whether it is
+// for ombud.
+func (l *line) judge(ctx context.Context, tx *db.Tx, m Received, in *agent.Inbound) (notice string, settled bool, err error) {
+	if m.Cursor != "" {
+		if err := l.c.cursorTx(ctx, tx, l.name, m.Cursor); err != nil {
+			return "", false, err
+		}
+	}
+	set, me := l.settings()
+	said := Said{
+		Sender: pairing.Sender{Channel: l.name, Account: me.ID, User: m.Sender}, Name: m.SenderName, Chat: m.Chat, Group: m.Group,
+	}
+	if code, is := PairCode(m.Text); is && !m.Bot && m.Press == nil {
+		in.Text = Redacted
+		if m.Group { // a code that others have read is good no longer to anybody's mind; it is not tried
+			in.Overheard = true
+			return "", false, nil
+		}
+		notice, err := said.Pair(ctx, tx, l.c.Senders, code)
+		return notice, err == nil, err
+	}
+	who, err := l.c.Senders.Of(ctx, tx, said.Sender)
+	if err != nil {
+		return "", false, err
+	}
+	said.Rank(who, in)
+	if m.Press != nil {
+		if !in.Control {
+			in.Overheard = true // only the operator decides
+			return "", false, nil
+		}
+		in.Addressed = string(Pressed)
+		notice, err := l.c.Agents.PressTx(ctx, tx, m.Press.Approval, m.Press.Yes, "operator@"+l.name)
+		return notice, err == nil, err
+	}
+	why := Addressed(m, set.Groups[m.Chat])
+	if why != NotAsked && who.Standing == pairing.Stranger && !set.answers(m.Group) {
+		why = NotAsked
+		if err := l.tellOfStranger(ctx, tx, m, who); err != nil {
+			return "", false, err
+		}
+	}
+	in.Addressed, in.Overheard = string(why), why == NotAsked
+	if in.Overheard {
+		in.Control = false
+	}
+	return "", false, nil
+}
+
+// tellOfStranger tells the operator, once for each, that somebody unknown wrote.
+func (l *line) tellOfStranger(ctx context.Context, tx *db.Tx, m Received, _ pairing.Identity) error {
+	err := l.c.Agents.NoticeTx(ctx, tx, "stranger:"+l.name+":"+m.Sender,
+		"Somebody you do not know wrote on "+l.name+", and was not answered: "+m.Sender+
+			". To have them answered: ombud channel allow "+l.name+" "+m.Sender)
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Invalid) {
+		return nil // it was said before
+	}
+	return err
+}
+
+// Arrived implements Intake.
+func (l *line) Arrived(ctx context.Context, key, ref string) error {
+	item, n, ok := keyParts(key)
+	if !ok || len(ref) > maxID {
+		return nil // it is no key of ours
+	}
+	it, err := l.c.Outbox.Get(ctx, item)
+	if fault.Is(err, fault.NotFound) || err == nil && it.Channel != l.name {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	moved, err := l.c.movePiece(ctx, item, n, sending, sent, ref)
+	if err != nil || !moved || it.State != outbox.Uncertain {
+		return err
+	}
+	list, err := l.c.readPieces(ctx, item)
+	if err != nil || !allSent(list) {
+		return err
+	}
+	_, err = l.c.Outbox.Decide(ctx, item, outbox.Arrived, l.name, "the network said so later")
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return err
+}
+
+// notice tells the operator of the channel's health, with the event and its record.
+func (l *line) notice(kind, reason, text string) {
+	err := l.c.DB.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error {
+		_, err := l.c.Log.AppendTx(ctx, tx, eventlog.New{
+			Stream: "channel:" + l.name, Kind: kind, Actor: "ombud", Expect: eventlog.Any, Data: healthData{Name: l.name, Reason: reason},
+		})
+		if err == nil {
+			_, err = l.c.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: "ombud", Subject: "channel:" + l.name, Outcome: "ok"})
+		}
+		if err == nil {
+			err = l.c.Agents.NoticeTx(ctx, tx, id.New("chn"), text)
+		}
+		return err
+	})
+	if err != nil {
+		l.c.Logger.Warn("tell of a channel's health", "channel", l.name, "error", err)
+	}
+}

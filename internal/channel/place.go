@@ -1,0 +1,40 @@
+package channel
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+var _ agent.Places = (*Channels)(nil)
+
+// Place implements agent.Places: CHANNEL:CHAT or CHANNEL:CHAT/THREAD, by the ids of the
+// channel's network.
+func (c *Channels) Place(to string) (agent.Address, error) {
+	name, rest, _ := strings.Cut(to, ":")
+	l, err := c.line(name)
+	if err != nil {
+		return agent.Address{}, err
+	}
+	chat, thread, _ := strings.Cut(rest, "/")
+	if !goodID(chat) || thread != "" && !goodID(thread) {
+		return agent.Address{}, fault.New(fault.Invalid, "%q names no chat: it is %s:CHAT or %s:CHAT/THREAD, by the ids of its network", to, name, name)
+	}
+	_, me := l.settings()
+	if me.ID == "" {
+		return agent.Address{}, fault.New(fault.Unavailable, "channel %s has not connected yet", name)
+	}
+	return agent.Address{Channel: name, Account: me.ID, Chat: chat, Thread: thread}, nil
+}
+
+// Operators implements agent.Places.
+func (c *Channels) Operators(ctx context.Context, q db.Q, ad agent.Address) (bool, error) {
+	_, err := c.Senders.OperatorChat(ctx, q, ad.Channel, ad.Account, ad.Chat)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,304 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/outbox"
+)
+
+func TestAMessageGoesOutInPieces(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		it := s.ended(s.say("one two three", func(m *outbox.Message) { m.ReplyTo, m.Approval = "7", "apr_1" }))
+		if it.State != outbox.Delivered || it.Ref != "ref one" {
+			t.Fatalf("%+v", it)
+		}
+		for i, o := range s.net.sent {
+			want := Outgoing{Place: Place{Chat: "chat1", Thread: "t"}, Key: fmt.Sprintf("%s/%d", it.ID, i), Piece: o.Piece}
+			if i == 0 {
+				want.ReplyTo = "7"
+			}
+			if i == 2 {
+				want.Approval = "apr_1"
+			}
+			if fmt.Sprint(o) != fmt.Sprint(want) {
+				t.Errorf("%+v, want %+v", o, want)
+			}
+		}
+	})
+}
+
+// A piece that was refused for now is sent again, and none before it.
+func TestARetryGoesOnWhereItStopped(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		n := 0
+		s.net.send = func(out Outgoing) (string, error) {
+			if n++; n == 2 {
+				return "", &outbox.RetryAfter{After: time.Millisecond, Err: fault.New(fault.Unavailable, "slow down")}
+			}
+			return "r", nil
+		}
+		s.add(nil)
+		if it := s.ended(s.say("one two three", nil)); it.State != outbox.Delivered {
+			t.Fatalf("%+v", it)
+		}
+		if got := s.net.texts(); !slices.Equal(got, []string{"one", "two", "three"}) {
+			t.Error(got)
+		}
+	})
+}
+
+// A piece in doubt stops the message. A person's resend begins with that piece, and says
+// that it may be a repeat.
+func TestAPieceInDoubtIsNotSentAgainByItself(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		broken := true
+		s.net.send = func(out Outgoing) (string, error) {
+			if out.Piece.Text == "two" && broken {
+				return "", errors.New("the connection broke")
+			}
+			return "r", nil
+		}
+		s.add(nil)
+		id := s.say("one two three", nil)
+		if it := s.ended(id); it.State != outbox.Uncertain {
+			t.Fatalf("%+v", it)
+		}
+		broken = false
+		if _, err := s.Outbox.Decide(t.Context(), id, outbox.Resend, "operator", ""); err != nil {
+			t.Fatal(err)
+		}
+		if it := s.ended(id); it.State != outbox.Delivered || !it.PossibleRepeat {
+			t.Fatalf("%+v", it)
+		}
+		if got := s.net.texts(); !slices.Equal(got, []string{"one", "two", "three"}) || s.net.sent[0].Again || !s.net.sent[1].Again || s.net.sent[2].Again {
+			t.Errorf("%+v", s.net.sent)
+		}
+	})
+}
+
+// What the network says later of a piece settles it.
+func TestWhatArrivedIsSettledLate(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.send = func(Outgoing) (string, error) { return "", errors.New("the connection broke") }
+		s.add(nil)
+		id := s.say("one", nil)
+		if it := s.ended(id); it.State != outbox.Uncertain {
+			t.Fatalf("%+v", it)
+		}
+		for _, key := range []string{"", "x", id, id + "/x", id + "/7", "obx_none/0"} {
+			if err := s.net.in.Arrived(t.Context(), key, "9"); err != nil || s.item(id).State != outbox.Uncertain {
+				t.Errorf("%q: %v", key, err)
+			}
+		}
+		if err := s.net.in.Arrived(t.Context(), id+"/0", "9"); err != nil || s.item(id).State != outbox.Delivered {
+			t.Errorf("%v %+v", err, s.item(id))
+		}
+	})
+}
+
+func TestWhatNobodyWaitsForIsKeptBack(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(map[string]string{"away": "on"})
+		kept := s.say("news", func(m *outbox.Message) { m.Unasked, m.Conversation = true, "chat2" })
+		if it := s.ended(s.say("answer", nil)); it.State != outbox.Delivered {
+			t.Errorf("%+v", it)
+		}
+		s.until("it was tried", func() bool { return s.item(kept).Error != "" })
+		if it := s.item(kept); it.State != outbox.Queued || it.Attempts != 0 || !strings.Contains(it.Error, "quiet hours") {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
+func TestOneChatGetsSoManyMessagesAMinute(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(map[string]string{"rate": "2"})
+		s.ended(s.say("one", nil))
+		s.ended(s.say("two", nil))
+		third := s.say("three", nil)
+		other := s.say("else", func(m *outbox.Message) { m.Conversation = "chat2" })
+		if it := s.ended(other); it.State != outbox.Delivered {
+			t.Errorf("another chat waits too: %+v", it)
+		}
+		s.until("it was tried", func() bool { return s.item(third).Error != "" })
+		if it := s.item(third); it.State != outbox.Queued || it.NextAt <= s.db.Time() {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
+// life is what a victim does: it sends the one message of a store, and dies at a place.
+type life struct {
+	DSN, Net string // Net is the file that stands for the network: a line for each piece
+	Piece    int    // at which piece it dies
+	After    bool   // when the network has it, else before
+	Tell     bool   // the network can tell what became of a piece
+}
+
+func victim(spec string) int {
+	var l life
+	err := json.Unmarshal([]byte(spec), &l)
+	if err == nil {
+		err = l.live(context.Background())
+	}
+	fmt.Fprintln(os.Stderr, "it was not killed:", err)
+	return 4
+}
+
+// fileNetwork keeps what it gets in a file, by key.
+func (l life) fileNetwork(die func(at int, after bool)) *network {
+	n := &network{}
+	n.send = func(out Outgoing) (string, error) {
+		_, at, _ := keyParts(out.Key)
+		die(at, false)
+		f, err := os.OpenFile(l.Net, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return "", err
+		}
+		_, err = fmt.Fprintf(f, "%s %s\n", out.Key, out.Piece.Text)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return "", err
+		}
+		die(at, true)
+		return "ref " + out.Piece.Text, nil
+	}
+	if l.Tell {
+		n.probe = func(out Outgoing) (outbox.Answer, string, error) {
+			data, err := os.ReadFile(l.Net)
+			if errors.Is(err, os.ErrNotExist) {
+				err = nil
+			}
+			if strings.Contains(string(data), out.Key+" ") {
+				return outbox.Happened, "ref " + out.Piece.Text, err
+			}
+			return outbox.DidNotHappen, "", err
+		}
+	}
+	return n
+}
+
+func (l life) live(ctx context.Context) error {
+	d, err := db.Open(ctx, db.Options{DSN: l.DSN})
+	if err != nil {
+		return err
+	}
+	s, err := assemble(d, l.fileNetwork(func(at int, after bool) {
+		if at == l.Piece && after == l.After {
+			if p, err := os.FindProcess(os.Getpid()); err == nil {
+				_ = p.Kill()
+			}
+			select {} // it comes at once
+		}
+	}), os.Stderr)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.book.Start(ctx), s.Open(ctx), s.Outbox.Start(ctx)); err != nil {
+		return err
+	}
+	<-time.After(20 * time.Second)
+	return errors.New("nothing was sent")
+}
+
+// TestAKillAtAnySendLosesAndDoublesNothing kills a process right before and right after the
+// network gets each piece of a message. Where the network can tell, the next life sends the
+// rest, each piece once; where it cannot, the message is shown as uncertain, and no piece is
+// sent again by itself.
+func TestAKillAtAnySendLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds() {
+		for piece := range 3 {
+			for _, after := range []bool{false, true} {
+				for _, tell := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/piece=%d/after=%v/tell=%v", kind, piece, after, tell), func(t *testing.T) {
+						t.Parallel()
+						killed(t, kind, life{Piece: piece, After: after, Tell: tell})
+					})
+				}
+			}
+		}
+	}
+}
+
+func killed(t *testing.T, kind dbtest.Kind, l life) {
+	l.DSN, l.Net = dbtest.DSN(t, kind), filepath.Join(t.TempDir(), "net")
+	d, err := db.Open(t.Context(), db.Options{DSN: l.DSN})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := assemble(d, &network{}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.t = t
+	if err := before.book.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := before.Add(t.Context(), Adding{Kind: "net", Secrets: map[string]string{"token": "x"}}, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	id := before.say("one two three", nil)
+	if err := errors.Join(before.book.Stop(t.Context()), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asVictim+"="+string(spec))
+	cmd.Stderr = t.Output()
+	if err := cmd.Run(); err == nil || cmd.ProcessState == nil || cmd.ProcessState.ExitCode() >= 0 {
+		t.Fatalf("it was to be killed: %v", err)
+	}
+	d = dbtest.Open(t, db.Options{DSN: l.DSN})
+	if d.Postgres() { // its lease on the send has to end
+		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE outbox SET lease = 0")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSite(t, d, l.fileNetwork(func(int, bool) {}))
+	it := s.ended(id)
+	want, lines := outbox.Delivered, []string{"one", "two", "three"}
+	if !l.Tell {
+		want, lines = outbox.Uncertain, lines[:l.Piece]
+		if l.After {
+			lines = []string{"one", "two", "three"}[:l.Piece+1]
+		}
+	}
+	data, err := os.ReadFile(l.Net)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(data)) {
+		got = append(got, strings.Fields(line)[1])
+	}
+	if it.State != want || !slices.Equal(got, lines) {
+		t.Errorf("the item is %s, the network has %q; want %s and %q", it.State, got, want, lines)
+	}
+}
