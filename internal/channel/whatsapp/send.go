@@ -1,0 +1,208 @@
+package whatsapp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/channel"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/outbox"
+)
+
+// fate is how the command ended that last sent a piece.
+type fate int
+
+const (
+	unknown  fate = iota // no command of this process
+	byItself             // with an exit code, before wacli's own patience with its daemon ended
+	cutOff               // ended by us, or too late: the daemon may have sent it without noting it down
+)
+
+const (
+	// wacli waits 20 s for its daemon and then hangs up, whatever the daemon is at.
+	patience = 15 * time.Second
+	// The daemon gives a message a minute. A piece that was sent before a restart of ours
+	// may still be with it for that long.
+	stillSending = 90 * time.Second
+	// Times in wacli's list are whole seconds, and the network's.
+	listGrain = 2 * time.Second
+
+	maxRows = 500
+)
+
+// Send implements channel.Adapter.
+func (a *wacli) Send(ctx context.Context, out channel.Outgoing) (string, error) {
+	to, err := target(out.Chat)
+	if err != nil {
+		return "", err
+	}
+	text := strings.ReplaceAll(out.Piece.Text, "\x00", "")
+	if strings.TrimSpace(text) == "" || len(text) > maxText {
+		return "", fault.New(fault.Invalid, "a WhatsApp message has between 1 and %d bytes, not %d", maxText, len(text))
+	}
+	// What wacli says of itself makes sure of the common troubles. It says nothing sure
+	// when a command to send has failed.
+	if _, err := a.health(ctx); err != nil {
+		return "", fault.New(fault.Unavailable, "not sent: %w", err).WithHint("%s", fault.HintOf(err))
+	}
+	// One word each, so that a text which begins with a dash is no flag.
+	e, err := a.exec(ctx, maxSaid, "send", "--to="+to, "--text="+text)
+	if err != nil {
+		return "", err
+	}
+	said := parseSent(e.out)
+	switch {
+	case e.killed == nil && e.code == 0:
+		a.fates.forget(out.Key)
+		a.refs.put(said.ref(), struct{}{})
+		return said.ref(), nil
+	case e.killed == nil && said.Sent != nil && !*said.Sent:
+		return "", fault.New(fault.Unavailable, "wacli says that it did not send it (code %d)", e.code)
+	case e.killed != nil:
+		a.fates.put(out.Key, cutOff)
+		return "", fault.New(fault.Unknown, "it may or may not have arrived: %w", e.killed)
+	}
+	how := byItself
+	if e.code < 0 || e.took >= patience {
+		how = cutOff
+	}
+	a.fates.put(out.Key, how)
+	return "", fault.New(fault.Unknown, "it may or may not have arrived: wacli send ended with code %d", e.code).
+		WithHint("see whether wacli can send to %s: the chat may be locked", to)
+}
+
+// sent is what `wacli send` prints. That it was not "ok" proves nothing: the daemon says
+// so too when WhatsApp did not answer in time.
+type sent struct {
+	Sent    *bool  `json:"sent"`
+	ID      string `json:"id"`
+	Message struct {
+		ID string `json:"id"`
+	} `json:"message"`
+}
+
+func parseSent(out []byte) (s sent) {
+	if json.Unmarshal(out, &s) != nil {
+		return sent{}
+	}
+	return s
+}
+
+func (s sent) ref() string { return fault.Cut(line(first(s.Message.ID, s.ID)), maxID) }
+
+// Probe implements channel.Prober: a piece that is in wacli's list was sent.
+func (a *wacli) Probe(ctx context.Context, out channel.Outgoing, since time.Time) (outbox.Answer, string, error) {
+	to, err := target(out.Chat)
+	if err != nil {
+		return outbox.DidNotHappen, "", nil // Send gave no such thing to wacli
+	}
+	rows, err := a.list(ctx, since.Add(-listGrain))
+	if err != nil {
+		return outbox.CannotTell, "", err
+	}
+	text := strings.TrimSpace(strings.ReplaceAll(out.Piece.Text, "\x00", ""))
+	for _, r := range rows {
+		if r.IsFromMe && normal(r.ChatJID) == to && strings.TrimSpace(r.Content) == text && !a.refs.has(r.ID) {
+			a.fates.forget(out.Key)
+			a.refs.put(r.ID, struct{}{})
+			return outbox.Happened, fault.Cut(line(r.ID), maxID), nil
+		}
+	}
+	how := a.fates.get(out.Key)
+	switch {
+	case how == cutOff, len(rows) >= maxRows:
+		return outbox.CannotTell, "", nil
+	case how == unknown && time.Since(since) < stillSending:
+		return outbox.CannotTell, "", fault.New(fault.Unavailable, "wacli may still be sending it")
+	}
+	return outbox.DidNotHappen, "", nil
+}
+
+// list is what wacli has from a time on, of all chats, the oldest first, and of more than
+// maxRows the newest. Unavailable if it cannot be had whole.
+func (a *wacli) list(ctx context.Context, after time.Time) ([]messageRow, error) {
+	e, err := a.exec(ctx, maxList, "messages", "-after", after.UTC().Format(time.RFC3339), "-limit", "500")
+	if err != nil {
+		return nil, err
+	}
+	var l struct {
+		Messages *[]messageRow `json:"messages"`
+	}
+	switch {
+	case e.killed != nil:
+		return nil, fault.New(fault.Unavailable, "ask wacli for its messages: %w", e.killed)
+	case e.code != 0:
+		return nil, fault.New(fault.Unavailable, "wacli messages ended with code %d", e.code)
+	case e.over:
+		return nil, fault.New(fault.Unavailable, "wacli's list has more than %d bytes", maxList)
+	}
+	if err := json.Unmarshal(e.out, &l); err != nil {
+		return nil, fault.New(fault.Unavailable, "wacli's list cannot be read: %w", err)
+	}
+	if l.Messages == nil { // null is an empty list; nothing at all is none
+		if !strings.Contains(string(e.out), `"messages"`) {
+			return nil, fault.New(fault.Unavailable, "wacli's answer has no list")
+		}
+		return nil, nil
+	}
+	return *l.Messages, nil
+}
+
+// memory keeps what was last said of some keys, the newest maxKept of them.
+type memory[T any] struct {
+	mu    sync.Mutex
+	what  map[string]T
+	order []string
+}
+
+const maxKept = 1024
+
+func (m *memory[T]) put(key string, v T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if key == "" {
+		return
+	}
+	if m.what == nil {
+		m.what = map[string]T{}
+	}
+	if _, ok := m.what[key]; !ok {
+		m.order = append(m.order, key)
+	}
+	m.what[key] = v
+	for len(m.order) > maxKept {
+		delete(m.what, m.order[0])
+		m.order = m.order[1:]
+	}
+}
+
+func (m *memory[T]) get(key string) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.what[key]
+}
+
+func (m *memory[T]) has(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.what[key]
+	return ok
+}
+
+func (m *memory[T]) forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.what[key]; !ok {
+		return
+	}
+	delete(m.what, key)
+	for i, k := range m.order {
+		if k == key {
+			m.order = append(m.order[:i], m.order[i+1:]...)
+			return
+		}
+	}
+}
