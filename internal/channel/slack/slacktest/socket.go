@@ -279,7 +279,7 @@ func (s *Server) acked(id, payload string) {
 		return
 	}
 	e := s.envelopes[i]
-	s.acks = append(s.acks, Ack{Kind: e.kind, Attempt: e.attempt, Payload: payload, After: s.now().Sub(e.sent)})
+	s.acks = append(s.acks, Ack{Kind: e.kind, Attempt: slices.Index(e.ids, id), Payload: payload, After: s.now().Sub(e.sent)})
 	s.envelopes = slices.Delete(s.envelopes, i, i+1)
 }
 
