@@ -12,13 +12,15 @@ type Fault struct {
 
 	kind  kind
 	reply reply
+	code  int    // of a page
+	page  string // that is answered as it is
 }
 
 type kind int
 
 const (
 	answered kind = iota
-	garbage
+	page
 	cut
 	hang
 	lostBefore
@@ -44,8 +46,19 @@ func RetryAfter(seconds int) Fault {
 		parameters: &parameters{RetryAfter: seconds}}}
 }
 
+const somePage = "<html><body>It works!</body></html>"
+
 // Garbage is an answer of 200 that is no JSON. The call took effect.
-func Garbage() Fault { return Fault{Done: true, kind: garbage} }
+func Garbage() Fault { return Fault{Done: true, kind: page, code: http.StatusOK, page: somePage} }
+
+// Page is the answer of a gateway that passed nothing on.
+func Page(code int) Fault { return Raw(code, somePage) }
+
+// OK is a successful answer with a result, in JSON, that the call did not have.
+func OK(result string) Fault { return Raw(http.StatusOK, `{"ok":true,"result":`+result+`}`) }
+
+// Raw is any answer. The call takes no effect.
+func Raw(code int, body string) Fault { return Fault{kind: page, code: code, page: body} }
 
 // Cut is an answer that breaks off in the middle. The call took effect.
 func Cut() Fault { return Fault{Done: true, kind: cut} }
@@ -91,9 +104,10 @@ func (s *Server) broken(w http.ResponseWriter, r *http.Request, method string, p
 	}
 	s.note(method, 0, p)
 	switch f.kind {
-	case garbage:
+	case page:
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte("<html><body>It works!</body></html>")) // whoever asked may be gone
+		w.WriteHeader(f.code)
+		_, _ = w.Write([]byte(f.page)) // whoever asked may be gone
 		return
 	case cut:
 		body := out.encode()
