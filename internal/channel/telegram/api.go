@@ -71,6 +71,7 @@ func (a *adapter) do(ctx context.Context, c *http.Client, method string, params,
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.Do(req)
 	if err != nil {
+		c.CloseIdleConnections() // one that died unseen, as while the machine slept, must not break the next call too
 		return noAnswer(method, withoutURL(err))
 	}
 	data, err := channel.ReadAll(resp, maxUpdates)

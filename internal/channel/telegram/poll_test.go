@@ -79,21 +79,24 @@ func TestTheOffsetSurvivesARestart(t *testing.T) {
 	}
 }
 
-// What a process took, and died before it could confirm it, comes again and is known.
+// What a process took, and died before it could confirm it, comes again and is the same
+// message.
 func TestWhatWasNotConfirmedComesAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.say("1", "2")
-	stop := b.run()
-	b.until("two", taken(2))
-	_ = stop()
-	_ = b.in.Advance(t.Context(), "7000000001:1001") // it died when the first was committed
+	if err := (&run{adapter: b.adapter, in: b.in}).once(t.Context()); err != nil { // and then it dies
+		t.Fatal(err)
+	}
+	if err := b.in.Advance(t.Context(), "7000000001:1001"); err != nil { // when the first was committed
+		t.Fatal(err)
+	}
 	b.say("3")
 	b.adapter = b.make()
 	b.run()
 	s := b.until("three", taken(3))
-	if got := texts(s); !slices.Equal(got, []string{"1", "2", "3"}) {
-		t.Errorf("taken are %q", got)
+	if got := texts(s); !slices.Equal(got, []string{"1", "2", "3"}) || s.Again != 1 {
+		t.Errorf("taken are %q, %d again", got, s.Again)
 	}
 }
 
@@ -116,7 +119,10 @@ func TestWhatCouldNotBeKeptComesAgain(t *testing.T) {
 	if len(s.Downs) != 3 || !fault.Is(s.Downs[0], fault.Unavailable) || len(s.Ups) != 2 {
 		t.Errorf("down %v, up %v", s.Downs, s.Ups)
 	}
-	if w := b.waited(); !slices.Equal(w, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}) {
+	b.in.FailNext(1)
+	b.say("4")
+	b.until("the fourth", taken(4))
+	if w := b.waited(); !slices.Equal(w, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, time.Second}) {
 		t.Errorf("waited %v", w)
 	}
 }
@@ -397,6 +403,15 @@ func TestAnotherProgramIsTold(t *testing.T) {
 	<-done
 	b.say("1")
 	b.until("up again", func(s channeltest.Seen) bool { return len(s.Ups) == 2 && len(s.Taken) == 1 })
+	short := 0
+	for _, c := range b.api.Calls() {
+		if c.Method == "getUpdates" && c.Params["timeout"] == "0" {
+			short++
+		}
+	}
+	if short != 1 { // one that does not wait would succeed beside the other program, and say that all is well
+		t.Errorf("%d polls did not wait", short)
+	}
 }
 
 // A gateway that answers a long poll at once is not asked without a pause.

@@ -3,9 +3,11 @@ package telegram
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,6 +255,28 @@ func TestNothingIsSentWhereNobodyListens(t *testing.T) {
 	if _, err := b.Send(ctx, piece("1001", "x")); !fault.Is(err, fault.Unavailable) || b.api.Count("sendMessage") != 0 {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// closing counts how often the connections that wait for use were closed.
+type closing struct {
+	http.RoundTripper
+	n atomic.Int32
+}
+
+func (c *closing) CloseIdleConnections() { c.n.Add(1) }
+
+// A connection that died while the machine slept looks alive: HTTP/2 would send every
+// later call into it.
+func TestAConnectionThatFailedIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	b := known(t)
+	c := &closing{RoundTripper: b.calls.Transport}
+	b.calls.Transport = c
+	b.api.Fault("sendMessage", 1, telegramtest.LostAfter())
+	if _, err := b.Send(t.Context(), piece("1001", "x")); !fault.Is(err, fault.Unknown) || c.n.Load() != 1 {
+		t.Errorf("%v, closed %d times", err, c.n.Load())
+	}
+	b.calls.Transport = c.RoundTripper
 }
 
 func TestAnEdit(t *testing.T) {

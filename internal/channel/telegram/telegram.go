@@ -35,7 +35,7 @@ func Kind() channel.Kind {
 		Name:  "telegram",
 		About: "a bot on Telegram",
 		Needs: []channel.Part{
-			{Name: partToken, About: "the bot's token: from @BotFather", Secret: true},
+			{Name: partToken, About: "the bot's token, from @BotFather", Secret: true},
 			{Name: partAPI, About: "of a Bot API server of your own", Optional: true, Default: defaultAPI},
 		},
 		Make: func(s channel.Setup) (channel.Adapter, error) { return newAdapter(s, tuning{}) },
