@@ -22,6 +22,9 @@ const maxChannels = 500
 // page is how many messages are read at once; two pages are read of a channel.
 const page = 100
 
+// disorder is how late a message may be told of that has an earlier id than another.
+const disorder = 10 * time.Second
+
 // cursor is the last message of each channel that was taken in. It is never changed.
 type cursor struct{ last map[string]string }
 
@@ -81,19 +84,37 @@ func compareIDs(a, b string) int {
 type behind struct {
 	after  map[string]string    // channel → the last message that was taken in
 	when   map[string]time.Time // when to try again, of those that failed
+	seen   map[string]string    // the channels of the cursor when the session began
+	mark   string               // about the last message that was taken in anywhere; "": none was
 	guilds map[string]bool      // those still to come: they say which roles ombud has
 	settle time.Time            // when they are no longer waited for
 }
 
 func (b *behind) begin(channels map[string]string, guilds []server, settle time.Time) {
 	// What an earlier session left unread is in the cursor as it was.
-	*b = behind{after: maps.Clone(channels), when: map[string]time.Time{}, guilds: map[string]bool{}, settle: settle}
+	*b = behind{after: maps.Clone(channels), seen: channels, when: map[string]time.Time{}, guilds: map[string]bool{}, settle: settle}
+	if len(channels) > 0 {
+		last := slices.MaxFunc(slices.Collect(maps.Values(channels)), compareIDs)
+		b.mark = fmt.Sprint(idAt(timeOf(last).Add(-disorder)))
+	}
 	for _, g := range guilds {
 		b.guilds[g.ID] = true
 	}
 }
 
-func (b *behind) arrived(guild string) { delete(b.guilds, guild) }
+// arrived adds the channels of a guild in which somebody wrote for the first time since
+// the last message that was taken in anywhere.
+func (b *behind) arrived(s server) {
+	if !b.guilds[s.ID] {
+		return // it was joined just now
+	}
+	delete(b.guilds, s.ID)
+	for _, r := range slices.Concat(s.Channels, s.Threads) {
+		if b.mark != "" && snowflake(r.ID) && snowflake(r.Last) && later(r.Last, b.mark) && b.seen[r.ID] == "" && len(b.after) < 2*maxChannels {
+			b.after[r.ID] = b.mark
+		}
+	}
+}
 
 func (b *behind) has(channel string) bool { _, ok := b.after[channel]; return ok }
 
@@ -150,7 +171,7 @@ func (r *runner) readChannel(ctx context.Context, channel, after string) error {
 	}
 	for _, m := range list {
 		m.ChannelID = channel
-		if !written(m.Type) {
+		if !written(m) {
 			continue
 		}
 		if err := r.take(ctx, m, in, true); err != nil {

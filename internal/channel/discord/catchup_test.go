@@ -169,3 +169,26 @@ func TestANewSessionReadsUp(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestAChannelThatIsNewToOmbudIsReadToo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.server.AddChannel(discordtest.Channel{ID: "78", GuildID: discordtest.Guild, Name: "old"})
+	b.server.Say(discordtest.Message{ID: "175928847299117063", ChannelID: "78", Content: "of years ago"})
+	b.start()
+	b.up(1)
+	b.server.Write(discordtest.DM, "1")
+	b.taken(1)
+	_ = b.stop()
+	b.server.Forget()
+	b.server.AddChannel(discordtest.Channel{ID: "77", GuildID: discordtest.Guild, Name: "new"})
+	b.server.Say(discordtest.Message{ChannelID: "77", Content: "<@" + b.server.Bot.ID + ">", Mentions: []discordtest.User{b.server.Bot}})
+	b.start()
+	if m := b.taken(2)[1]; m.Chat != "77" || !m.Group || !m.MentionsMe || m.Title != "#new" {
+		t.Errorf("%+v", m)
+	}
+	b.server.Write(discordtest.DM, "2")
+	if got := b.taken(3); len(got) != 3 {
+		t.Errorf("%q", texts(got))
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -157,7 +158,8 @@ func (u user) me() channel.Me {
 
 // snowflake reports whether a text is an id of Discord's, safe in a path.
 func snowflake(id string) bool {
-	return id != "" && len(id) <= 20 && strings.Trim(id, "0123456789") == ""
+	_, err := strconv.ParseUint(id, 10, 63)
+	return err == nil
 }
 
 // timeOf is when a thing with that id was made.

@@ -26,8 +26,9 @@
 // resumed from, and that heartbeats acknowledge, is that of the last event that was taken
 // in, so what a crash of the store or a broken connection left in between comes again. The
 // cursor is the last message of each of the 500 channels that were written in last. A new
-// session begins with reading what was written in them since. A message of a channel that
-// cannot be read just then is taken in without moving the channel's cursor.
+// session begins with reading what was written in them since, and in those channels of
+// guilds in which somebody wrote for the first time. A message of a channel that cannot be
+// read just then is taken in without moving the channel's cursor.
 //
 // # What goes out
 //

@@ -52,7 +52,7 @@ func (r *runner) learn(f frame) error {
 	case "GUILD_CREATE":
 		return decoded(r, f, func(s server) error {
 			r.places.learn(s, r.me.ID)
-			r.behind.arrived(s.ID)
+			r.behind.arrived(s)
 			return nil
 		})
 	case "GUILD_ROLE_CREATE", "GUILD_ROLE_UPDATE":
@@ -87,7 +87,7 @@ func (r *runner) up() {
 
 // message takes in a message that the Gateway tells of.
 func (r *runner) message(ctx context.Context, m message) error {
-	if !snowflake(m.ID) || !snowflake(m.ChannelID) || !written(m.Type) {
+	if !written(m) {
 		return nil
 	}
 	if r.behind.has(m.ChannelID) {

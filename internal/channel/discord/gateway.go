@@ -1,6 +1,7 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,7 +64,7 @@ func dialer(egress *guard.Egress, plain bool) func(ctx context.Context, address 
 		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "wss" && (u.Scheme != "ws" || !plain) {
 			return nil, fault.New(fault.Unavailable, "Discord names %q as its Gateway, which is no wss address", fault.Cut(address, 100))
 		}
-		u.RawQuery = "v=10&encoding=json"
+		u.Path, u.RawQuery = cmp.Or(u.Path, "/"), "v=10&encoding=json"
 		ws, _, err := d.DialContext(ctx, u.String(), nil)
 		if err != nil {
 			return nil, fault.New(fault.Unavailable, "the Gateway was not reached: %w", err)

@@ -15,10 +15,11 @@ import (
 // maxExtra bounds what is told of an embed or a name of a file.
 const maxExtra = 300
 
-// written reports whether people or programs write messages of this type; all others tell
-// of joins, pins and the like.
-func written(t discordgo.MessageType) bool {
-	return t == discordgo.MessageTypeDefault || t == discordgo.MessageTypeReply
+// written reports whether somebody wrote a message: all other types tell of joins, pins and
+// the like.
+func written(m message) bool {
+	return (m.Type == discordgo.MessageTypeDefault || m.Type == discordgo.MessageTypeReply) &&
+		snowflake(m.ID) && snowflake(m.ChannelID) && snowflake(m.Author.ID)
 }
 
 // known are the names of a guild's roles and channels, and the roles ombud has.

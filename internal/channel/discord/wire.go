@@ -90,6 +90,7 @@ type room struct {
 	Type    discordgo.ChannelType `json:"type"`
 	GuildID string                `json:"guild_id"`
 	Name    string                `json:"name"`
+	Last    string                `json:"last_message_id"` // there may be none any more with it
 }
 
 type role struct {

@@ -255,7 +255,7 @@ func (s *Server) post(c Channel, p post) (Message, string) {
 		m.MentionEveryone = strings.Contains(m.Content, "@everyone")
 	}
 	m = s.fill(m)
-	s.messages[c.ID] = append(s.messages[c.ID], m)
+	s.keep(m)
 	s.sent = append(s.sent, m)
 	s.nonces[key] = m
 	s.tell(m)

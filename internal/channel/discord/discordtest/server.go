@@ -153,10 +153,18 @@ func (s *Server) Deny(channel string, code int) { s.update(func() { s.denied[cha
 func (s *Server) Say(m Message) (out Message) {
 	s.update(func() {
 		out = s.fill(m)
-		s.messages[m.ChannelID] = append(s.messages[m.ChannelID], out)
+		s.keep(out)
 		s.tell(out)
 	})
 	return out
+}
+
+func (s *Server) keep(m Message) {
+	s.messages[m.ChannelID] = append(s.messages[m.ChannelID], m)
+	if c, ok := s.channels[m.ChannelID]; ok {
+		c.Last = m.ID
+		s.channels[c.ID] = c
+	}
 }
 
 // Write is Say of a text of Ada's.
@@ -315,8 +323,9 @@ func (s *Server) routes() http.Handler {
 	api.HandleFunc("POST /interactions/{id}/{token}/callback", s.callback)
 	api.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, 404, 0, "404: Not Found") })
 	mux := http.NewServeMux()
-	mux.HandleFunc("/gw", s.connect)
-	mux.HandleFunc("/resume", s.connect)
+	for _, path := range []string{"/gw", "/gw/", "/resume", "/resume/"} {
+		mux.HandleFunc(path, s.connect)
+	}
 	for _, v := range []string{"v9", "v10"} {
 		mux.Handle("/api/"+v+"/", http.StripPrefix("/api/"+v, s.front(api)))
 	}

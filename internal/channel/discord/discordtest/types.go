@@ -81,6 +81,7 @@ type Channel struct {
 	GuildID    string `json:"guild_id,omitempty"`
 	ParentID   string `json:"parent_id,omitempty"`
 	Name       string `json:"name,omitempty"`
+	Last       string `json:"last_message_id,omitempty"`
 	Recipients []User `json:"recipients,omitempty"`
 }
 
