@@ -31,6 +31,10 @@ type Agents interface {
 	PressTx(ctx context.Context, tx *db.Tx, approval string, yes bool, by string) (notice string, err error)
 	// NoticeTx tells the operator, once for each cause.
 	NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) error
+	// Watch returns what is to be seen of a turn from now on, and how to stop.
+	Watch(run string) (<-chan agent.Note, func())
+	// Over reports whether a turn has ended.
+	Over(ctx context.Context, run string) bool
 }
 
 // Secrets keeps the secret parts of channels.
@@ -52,8 +56,9 @@ type Deps struct {
 	Out     *outbox.Senders
 	Secrets Secrets
 	Kinds   []Kind
-	Environ []string    // of programs that adapters start, as KEY=VALUE; an adapter picks from it
-	Held    func() bool // while it is true nothing is heard and nothing said
+	Environ []string            // of programs that adapters start, as KEY=VALUE; an adapter picks from it
+	Hide    func(string) string // takes secrets out of what goes out; nil: none are known
+	Held    func() bool         // while it is true nothing is heard and nothing said
 	Logger  *slog.Logger
 }
 
@@ -76,6 +81,8 @@ type Channels struct {
 	run   context.Context  // of what runs; nil before Start
 	quit  context.CancelFunc
 	going sync.WaitGroup
+
+	followed int // turns that are shown while they run
 }
 
 // New returns the channels of a store. None is known before Open.
@@ -92,6 +99,9 @@ func New(d Deps, c Config) *Channels {
 	}
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Hide == nil {
+		d.Hide = func(text string) string { return text }
 	}
 	if d.Held == nil {
 		d.Held = func() bool { return false }

@@ -75,7 +75,14 @@ func (l *line) Take(ctx context.Context, m Received) error {
 		l.c.Logger.Warn("a message cannot be taken in", "channel", l.name, "error", err)
 		return l.Advance(ctx, m.Cursor)
 	}
-	got, err := l.c.Agents.Intake(ctx, l.inbound(m))
+	in := l.inbound(m)
+	judge, operator := in.Judge, false
+	in.Judge = func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
+		notice, settled, err := judge(ctx, tx, in)
+		operator = in.Control
+		return notice, settled, err
+	}
+	got, err := l.c.Agents.Intake(ctx, in)
 	switch {
 	case fault.Is(err, fault.Conflict), fault.Is(err, fault.Invalid):
 		// It is recorded as far as it can be; that it comes again would change nothing.
@@ -90,7 +97,7 @@ func (l *line) Take(ctx context.Context, m Received) error {
 	l.heard = l.c.DB.Time()
 	l.mu.Unlock()
 	if got.Run != "" {
-		l.follow(got.Run, m)
+		l.follow(got.Run, Place{Chat: m.Chat, Thread: m.Thread}, operator)
 	}
 	return nil
 }

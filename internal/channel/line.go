@@ -53,7 +53,6 @@ type line struct {
 	broken  error // why there is no adapter
 	me      Me
 	stop    context.CancelFunc // ends what runs; nil: nothing does
-	kick    chan struct{}      // closed when a change should be tried at once
 
 	state   State
 	reason  string
@@ -65,11 +64,12 @@ type line struct {
 	told    bool        // the operator was told of the trouble
 	telling *time.Timer // tells them, if it lasts
 
-	rates map[string]*rate // by chat
+	rates    map[string]*rate    // by chat
+	previews map[string]*preview // by run
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, kick: make(chan struct{}), state: Connecting, rates: map[string]*rate{}}
+	return &line{c: c, name: name, state: Connecting, rates: map[string]*rate{}, previews: map[string]*preview{}}
 }
 
 // set takes over what the row says.

@@ -52,7 +52,7 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 	}
 	list, err := l.c.readPieces(ctx, it.ID)
 	if err == nil && len(list) == 0 {
-		list, err = l.c.keepPieces(ctx, it.ID, a.Render(it.Text))
+		list, err = l.c.keepPieces(ctx, it.ID, a.Render(l.c.Hide(it.Text)))
 	}
 	if err != nil {
 		return outbox.Receipt{}, fault.New(fault.Unavailable, "the parts of the message: %w", err)
@@ -96,6 +96,16 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 	from := p.state
 	if from == sending && !it.PossibleRepeat {
 		return fault.New(fault.Unknown, "part %d of %d was begun and may have arrived", i+1, len(list))
+	}
+	if i == 0 && from == waiting && it.Approval == "" {
+		ref, done, err := l.intoPreview(ctx, a, it, l.outgoing(it, at, list, i, false))
+		if done {
+			p.state, p.ref = sent, ref
+			_, err = l.c.movePiece(ctx, it.ID, p.n, waiting, sent, ref)
+		}
+		if err != nil || done {
+			return err
+		}
 	}
 	if moved, err := l.c.movePiece(ctx, it.ID, p.n, from, sending, ""); err != nil || !moved {
 		return fault.New(fault.Unavailable, "part %d could not be begun: %w", i+1, err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +61,9 @@ type talks struct {
 	notices []string // to the operator
 	pressed []string
 	fail    error
+	run     string          // that a message starts
+	notes   chan agent.Note // of it
+	over    atomic.Bool
 }
 
 func (c *talks) Intake(ctx context.Context, in agent.Inbound) (out agent.Accepted, err error) {
@@ -82,6 +86,8 @@ func (c *talks) Intake(ctx context.Context, in agent.Inbound) (out agent.Accepte
 			c.in, c.keys[in.Key] = append(c.in, judged), true
 			if settled {
 				c.said = append(c.said, notice)
+			} else if !judged.Overheard {
+				out.Run = c.run
 			}
 		})
 		return nil
@@ -102,6 +108,10 @@ func (c *talks) NoticeTx(_ context.Context, tx *db.Tx, _, text string) error {
 	tx.AfterCommit(func() { c.notices = append(c.notices, text) })
 	return nil
 }
+
+func (c *talks) Watch(string) (<-chan agent.Note, func()) { return c.notes, func() {} }
+
+func (c *talks) Over(context.Context, string) bool { return c.over.Load() }
 
 func (c *talks) told() []string {
 	c.mu.Lock()
@@ -131,6 +141,8 @@ type network struct {
 	run   func(ctx context.Context, in Intake) error
 	send  func(out Outgoing) (string, error)
 	probe func(out Outgoing) (outbox.Answer, string, error)
+
+	editing *editing // if it can change what it sent
 }
 
 func (n *network) Capabilities() Capabilities { return Capabilities{Limit: 10} }
@@ -191,6 +203,36 @@ func (n *network) texts() (out []string) {
 	return out
 }
 
+// editing is a network that can change what it sent.
+type editing struct {
+	*network
+	edits []Outgoing
+	wrong error
+}
+
+func (e *editing) Capabilities() Capabilities {
+	return Capabilities{Limit: 10, Edits: 5 * time.Millisecond}
+}
+
+func (e *editing) Edit(_ context.Context, ref string, out Outgoing) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.wrong != nil {
+		return e.wrong
+	}
+	e.edits = append(e.edits, out)
+	return nil
+}
+
+func (e *editing) last() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.edits) == 0 {
+		return ""
+	}
+	return e.edits[len(e.edits)-1].Piece.Text
+}
+
 // asking is a network that can tell what became of a message.
 type asking struct{ *network }
 
@@ -203,7 +245,10 @@ func kindOf(n *network) Kind {
 		Name: "net", About: "a network for tests",
 		Needs: []Part{{Name: "token", About: "a key", Secret: true}, {Name: "url", Default: "http://net.example"}, {Name: "team", Optional: true}},
 		Make: func(Setup) (Adapter, error) {
-			if n.probe != nil {
+			switch {
+			case n.editing != nil:
+				return n.editing, nil
+			case n.probe != nil:
 				return asking{n}, nil
 			}
 			return n, nil
@@ -245,7 +290,7 @@ func assemble(d *db.DB, n *network, log interface{ Write([]byte) (int, error) })
 	if err != nil {
 		return nil, err
 	}
-	s := &site{db: d, net: n, secrets: secretMap{}, talks: &talks{db: d, keys: map[string]bool{}}}
+	s := &site{db: d, net: n, secrets: secretMap{}, talks: &talks{db: d, keys: map[string]bool{}, notes: make(chan agent.Note, 9)}}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	events := eventlog.NewLog(d, v, nil, eventlog.Options{})
 	s.book = audit.New(d, v, run.New(d, v, events, run.NewKinds(), run.Options{}).Node(), nil)

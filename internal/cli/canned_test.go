@@ -102,7 +102,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	cannedRecipes(m)
 	cannedLoops(m)
 	cannedSigned(m)
-	cannedTiers(m)
+	cannedChannels(m)
 	cannedUndo(m)
 	cannedProcesses(m)
 	cannedVault(m)

@@ -18,6 +18,7 @@ import (
 	"github.com/ombud-run/ombud/internal/audit"
 	"github.com/ombud-run/ombud/internal/blob"
 	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/channel/remote"
 	"github.com/ombud-run/ombud/internal/checkpoint"
 	"github.com/ombud-run/ombud/internal/config"
@@ -167,6 +168,7 @@ type Daemon struct {
 	jobs        *job.Jobs
 	pairing     *pairing.Pairing
 	remote      *remote.Remote
+	channels    *channel.Channels
 	agentServer *ipc.Server
 
 	backing sync.Mutex // held while a backup is written
@@ -203,6 +205,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"act", nil, d.act.Stop},
 		{"approvals", d.approvals.Start, plain(d.approvals.Stop)},
 		{"adapters", d.remote.Open, nothing},
+		{"channels", d.channels.Open, nothing}, // they send from here on, and listen when all that hears is there
 		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
 		{"tool processes", d.processes.Start, d.processes.Stop},
 		{"recipes", d.recipes.Start, plain(d.recipes.Stop)}, // before runs of them go on: what a file grants no longer is gone
@@ -215,6 +218,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"standby", d.awaited.stop, nothing},
 		{"agent socket", agentStart, agentStop},
 		{"listener", d.startListener, d.stopListener},
+		{"networks", d.channels.Start, plain(d.channels.Stop)},
 		{"socket", operatorStart, operatorStop},
 	} {
 		if p.start != nil {
@@ -310,7 +314,7 @@ func (d *Daemon) forget(ctx context.Context) error {
 	_, facts := d.memory.Sweep(ctx)
 	_, checkpoints := d.checkpoints.Sweep(ctx)
 	_, blobs := d.blobs.Sweep(ctx)
-	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx))
+	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx), d.channels.Forget(ctx))
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

@@ -41,6 +41,11 @@ func (d *Daemon) probes(ctx context.Context) ([]loops.Probe, error) {
 			return adapterHealth(a.Asked, a.Waiting, time.UnixMicro(d.db.Time()), d.began)
 		}})
 	}
+	for _, i := range d.channels.List() {
+		out = append(out, loops.Probe{Name: "channel " + i.Name, Kind: "channel", Look: func(context.Context) (loops.Health, string) {
+			return channelHealth(i)
+		}})
+	}
 	routes, err := d.triggers.Routes(ctx)
 	for _, r := range routes {
 		out = append(out, loops.Probe{Name: "webhook /hooks/" + r.Path, Kind: "webhook", Look: func(context.Context) (loops.Health, string) {

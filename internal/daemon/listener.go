@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/httpd"
 	"github.com/ombud-run/ombud/internal/trigger"
@@ -33,6 +34,7 @@ func (d *Daemon) openListener() {
 	d.listener = listenerOf(d.o, httpd.Deps{Hide: d.hide, Ready: d.unready, Admin: d.isAdmin, Metrics: d.measure, Logger: d.log})
 	if d.listener != nil {
 		d.listener.Mount(trigger.HooksPath, d.triggers)
+		d.mountChannels()
 	}
 }
 
@@ -62,7 +64,9 @@ func (s *standby) listen(ctx context.Context) (stop func(context.Context) error,
 	if l == nil {
 		return func(context.Context) error { return nil }, nil
 	}
-	l.Mount(trigger.HooksPath, http.HandlerFunc(takeNoHook))
+	for _, path := range []string{trigger.HooksPath, channel.HookPrefix, commsPath} {
+		l.Mount(path, http.HandlerFunc(takeNoHook))
+	}
 	return l.Stop, l.Start(ctx)
 }
 

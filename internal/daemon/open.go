@@ -85,7 +85,7 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	if err := channels.AddTx(local.Name, local.Channel{}); err != nil {
 		return nil, err
 	}
-	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log, Held: d.hold.Held})
+	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log, Held: d.hold.Held, OnTrouble: d.undelivered})
 	d.approvals = approval.New(d.db, d.vault, d.events, approval.Options{
 		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Logger: d.log,
 		OnAsked: d.askInChat, OnResolved: d.resolved,
@@ -194,7 +194,7 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 	d.agents, err = agent.New(agent.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
 		Outbox: d.outbox, Memory: recall{d.memory}, Authority: d.grants, Models: d.models, Prices: d.prices, Hide: d.hide, Logger: d.log,
-		Refuse: d.hold.Refuse,
+		Refuse: d.hold.Refuse, Places: places{d},
 	}, agent.Config{Steps: cfg.Turn.Steps, Calls: cfg.Turn.Calls, Timeout: cfg.Turn.Timeout}, identities...)
 	if err != nil {
 		return err

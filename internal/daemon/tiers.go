@@ -33,6 +33,7 @@ func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Conversations: d.agents, Senders: d.pairing, Channels: channels,
 		Outbox: d.outbox, Logger: d.log,
 	}, remote.Config{})
+	d.openChannels(channels)
 	// Jobs are meant to connect here: there is no Admit but the uid.
 	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid(), Hide: d.hide.JSON}, d.agentMux(), d.log)
 	d.openSchedules()
@@ -69,6 +70,7 @@ func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	d.loopMethods(m)
 	d.signedMethods(m)
 	d.recipeMethods(m)
+	d.channelMethods(m)
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
 		d.knowToken("adapter", credential)
@@ -93,10 +95,10 @@ func (d *Daemon) operatorTiers(m *ipc.Mux) {
 		return out, err
 	})
 	ipc.Handle(m, wire.PairAllow, func(ctx context.Context, req wire.PairAllowRequest) (wire.PairChangeResult, error) {
-		if err := d.knowsAdapter(ctx, req.Adapter); err != nil {
+		s, err := d.senderOn(ctx, req)
+		if err != nil {
 			return wire.PairChangeResult{}, err
 		}
-		s := pairing.Sender{Channel: remote.Prefix + req.Adapter, Account: req.Account, User: req.User}
 		i, err := d.pairing.Allow(ctx, s, req.Name, byOperator)
 		return wire.PairChangeResult{Sender: wireSender(i)}, err
 	})
@@ -128,7 +130,7 @@ func (d *Daemon) knowsAdapter(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	return fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud adapter list shows them")
+	return fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud channel list shows them")
 }
 
 func (d *Daemon) pairStart(ctx context.Context, req wire.PairStartRequest) (wire.PairStartResult, error) {
@@ -138,6 +140,12 @@ func (d *Daemon) pairStart(ctx context.Context, req wire.PairStartRequest) (wire
 			return wire.PairStartResult{}, err
 		}
 		channel = remote.Prefix + req.Adapter
+	}
+	if req.Channel != "" {
+		if _, err := d.channels.Get(req.Channel); err != nil {
+			return wire.PairStartResult{}, err
+		}
+		channel = req.Channel
 	}
 	c, err := d.pairing.Start(ctx, channel, byOperator)
 	return wire.PairStartResult{Code: c.Text, ExpiresAt: c.Expires}, err

@@ -36,7 +36,7 @@ type Code struct {
 
 // errCode is the answer to every code that is not good, whatever the cause.
 var errCode = fault.New(fault.Denied, "this code is not good here").
-	WithHint("send the code from ombud pair start within ten minutes, in a direct chat; each is good once")
+	WithHint("send the code from ombud channel pair within ten minutes, in a direct chat; each is good once")
 
 // Start makes a code. The one made before is good no longer.
 func (p *Pairing) Start(ctx context.Context, channel, by string) (Code, error) {

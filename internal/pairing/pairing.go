@@ -180,7 +180,7 @@ func (p *Pairing) Remove(ctx context.Context, prefix, by string) (out Identity, 
 		}
 		switch len(found) {
 		case 0:
-			return fault.New(fault.NotFound, "no sender %q is paired or listed", prefix).WithHint("ombud pair list shows them")
+			return fault.New(fault.NotFound, "no sender %q is paired or listed", prefix).WithHint("ombud channel people shows them")
 		case 1:
 			out = found[0]
 			return p.removeTx(ctx, tx, out, by)

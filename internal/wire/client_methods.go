@@ -183,6 +183,61 @@ func (c *Client) AdapterRemove(ctx context.Context, req AdapterRemoveRequest) (E
 	return call(ctx, c, AdapterRemove, req)
 }
 
+// ChannelList calls channel.list: chat networks and how they stand.
+func (c *Client) ChannelList(ctx context.Context) (ChannelListResult, error) {
+	return call(ctx, c, ChannelList, Empty{})
+}
+
+// ChannelKinds calls channel.kinds: what kinds of channel can be added, and what each needs.
+func (c *Client) ChannelKinds(ctx context.Context) (ChannelKindsResult, error) {
+	return call(ctx, c, ChannelKinds, Empty{})
+}
+
+// ChannelShow calls channel.show: one channel, with the groups that were seen.
+func (c *Client) ChannelShow(ctx context.Context, req ChannelRequest) (ChannelResult, error) {
+	return call(ctx, c, ChannelShow, req)
+}
+
+// ChannelAdd calls channel.add: connects a chat network, once it has said who ombud is there.
+func (c *Client) ChannelAdd(ctx context.Context, req ChannelAddRequest) (ChannelResult, error) {
+	return call(ctx, c, ChannelAdd, req)
+}
+
+// ChannelSet calls channel.set: changes the settings of a channel.
+func (c *Client) ChannelSet(ctx context.Context, req ChannelSetRequest) (ChannelResult, error) {
+	return call(ctx, c, ChannelSet, req)
+}
+
+// ChannelPause calls channel.pause: keeps a channel from hearing and saying anything.
+func (c *Client) ChannelPause(ctx context.Context, req ChannelRequest) (ChannelResult, error) {
+	return call(ctx, c, ChannelPause, req)
+}
+
+// ChannelResume calls channel.resume: ends a pause.
+func (c *Client) ChannelResume(ctx context.Context, req ChannelRequest) (ChannelResult, error) {
+	return call(ctx, c, ChannelResume, req)
+}
+
+// ChannelTest calls channel.test: asks a network who ombud is there, now.
+func (c *Client) ChannelTest(ctx context.Context, req ChannelRequest) (ChannelResult, error) {
+	return call(ctx, c, ChannelTest, req)
+}
+
+// ChannelRemove calls channel.remove: ends a channel and forgets its secrets.
+func (c *Client) ChannelRemove(ctx context.Context, req ChannelRequest) (Empty, error) {
+	return call(ctx, c, ChannelRemove, req)
+}
+
+// Send calls send: sends a message as the operator.
+func (c *Client) Send(ctx context.Context, req SendRequest) (SendResult, error) {
+	return call(ctx, c, Send, req)
+}
+
+// SendState calls send.state: what became of a message.
+func (c *Client) SendState(ctx context.Context, req SendStateRequest) (SendResult, error) {
+	return call(ctx, c, SendState, req)
+}
+
 // PairStart calls pair.start: shows a code that pairs a remote direct chat with the operator.
 func (c *Client) PairStart(ctx context.Context, req PairStartRequest) (PairStartResult, error) {
 	return call(ctx, c, PairStart, req)

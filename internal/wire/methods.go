@@ -98,6 +98,18 @@ var (
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
 
+	ChannelList   = unary[Empty, ChannelListResult]("channel.list", "chat networks and how they stand", repeatable)
+	ChannelKinds  = unary[Empty, ChannelKindsResult]("channel.kinds", "what kinds of channel can be added, and what each needs", repeatable)
+	ChannelShow   = unary[ChannelRequest, ChannelResult]("channel.show", "one channel, with the groups that were seen", repeatable)
+	ChannelAdd    = unary[ChannelAddRequest, ChannelResult]("channel.add", "connects a chat network, once it has said who ombud is there")
+	ChannelSet    = unary[ChannelSetRequest, ChannelResult]("channel.set", "changes the settings of a channel", repeatable)
+	ChannelPause  = unary[ChannelRequest, ChannelResult]("channel.pause", "keeps a channel from hearing and saying anything", repeatable)
+	ChannelResume = unary[ChannelRequest, ChannelResult]("channel.resume", "ends a pause", repeatable)
+	ChannelTest   = unary[ChannelRequest, ChannelResult]("channel.test", "asks a network who ombud is there, now", repeatable)
+	ChannelRemove = unary[ChannelRequest, Empty]("channel.remove", "ends a channel and forgets its secrets")
+	Send          = unary[SendRequest, SendResult]("send", "sends a message as the operator")
+	SendState     = unary[SendStateRequest, SendResult]("send.state", "what became of a message", repeatable)
+
 	UndoList    = unary[UndoListRequest, UndoListResult]("undo.list", "what can be undone, newest first", repeatable)
 	UndoShow    = unary[UndoShowRequest, UndoShowResult]("undo.show", "what an undo would do", repeatable)
 	UndoRestore = unary[UndoRestoreRequest, UndoRestoreResult]("undo.restore", "takes a call, and those after it, back in a work tree")
@@ -148,6 +160,8 @@ func Methods() []Method {
 		LoopUpload.Method, LoopInspect.Method, LoopInstall.Method, LoopRemove.Method, LoopSet.Method, LoopVerify.Method,
 		TrustList.Method, TrustChange.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
+		ChannelList.Method, ChannelKinds.Method, ChannelShow.Method, ChannelAdd.Method, ChannelSet.Method, ChannelPause.Method,
+		ChannelResume.Method, ChannelTest.Method, ChannelRemove.Method, Send.Method, SendState.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		ToolsAdd.Method, ToolsRemove.Method, ToolsTest.Method,

@@ -52,6 +52,7 @@ type PairedSender struct {
 // PairStartRequest asks for a code.
 type PairStartRequest struct {
 	Adapter string `json:"adapter,omitempty"` // the only one it is good on; empty: any
+	Channel string `json:"channel,omitempty"` // the same for a channel that is no adapter
 }
 
 // PairStartResult is a code to be sent as "/pair CODE" from the chat to be paired.
@@ -72,8 +73,9 @@ type PairRemoveRequest struct {
 
 // PairAllowRequest lists a sender as known. It makes nobody the operator.
 type PairAllowRequest struct {
-	Adapter string `json:"adapter"`           //
-	Account string `json:"account,omitempty"` // ours, on its network
+	Adapter string `json:"adapter,omitempty"` // this, or Channel
+	Channel string `json:"channel,omitempty"` // one that is no adapter
+	Account string `json:"account,omitempty"` // ours, on its network; that of Channel if empty
 	User    string `json:"user"`              // the network's id of them, not a name
 	Name    string `json:"name,omitempty"`    // for you
 }

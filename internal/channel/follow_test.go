@@ -1,0 +1,83 @@
+package channel
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/outbox"
+)
+
+// streams is a site whose operator sees answers as they are written.
+func streams(t *testing.T, s *site) *editing {
+	t.Helper()
+	e := &editing{network: s.net}
+	s.net.editing = e
+	s.talks.run = "run_1"
+	s.add(map[string]string{"stream": "on", "strangers": "all"})
+	code, err := s.people.Start(t.Context(), "net", "operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.hear(Received{ID: "0", Chat: "dm", Sender: "ann", Text: "/pair " + code.Text})
+	return e
+}
+
+// The message that shows an answer as it is written becomes the answer's first piece: it is
+// there once.
+func TestAnAnswerIsShownAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		e := streams(t, s)
+		s.hear(Received{ID: "1", Chat: "dm", Sender: "ann", Text: "go"})
+		s.talks.notes <- agent.Note{Text: "Hel"}
+		s.until("it is shown", func() bool { return slices.Equal(s.net.texts(), []string{"Hel"}) })
+		s.talks.notes <- agent.Note{Text: "lo"}
+		s.until("it is shown as it grows", func() bool { return e.last() == "Hello" })
+		it := s.ended(s.say("Hello. World", func(m *outbox.Message) { m.Run = "run_1" }))
+		if it.State != outbox.Delivered || e.last() != "Hello." || !slices.Equal(s.net.texts(), []string{"Hel", "World"}) {
+			t.Errorf("%s, edited to %q, sent %q", it.State, e.last(), s.net.texts())
+		}
+		s.talks.over.Store(true)
+	})
+}
+
+// A preview that is gone is no reason to lose the answer.
+func TestAnAnswerWhosePreviewIsGoneIsAMessageOfItsOwn(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		e := streams(t, s)
+		s.hear(Received{ID: "1", Chat: "dm", Sender: "ann", Text: "go"})
+		s.talks.notes <- agent.Note{Text: "Hel"}
+		s.until("it is shown", func() bool { return len(s.net.texts()) == 1 })
+		e.mu.Lock()
+		e.wrong = fault.New(fault.NotFound, "message to edit not found")
+		e.mu.Unlock()
+		it := s.ended(s.say("Hello", func(m *outbox.Message) { m.Run = "run_1" }))
+		if it.State != outbox.Delivered || !slices.Equal(s.net.texts(), []string{"Hel", "Hello"}) {
+			t.Errorf("%s, sent %q", it.State, s.net.texts())
+		}
+		s.talks.over.Store(true)
+	})
+}
+
+// What is not decided yet is shown to the operator alone.
+func TestNobodyElseSeesAnAnswerAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		streams(t, s)
+		s.hear(Received{ID: "1", Chat: "x", Sender: "eve", Text: "go"})
+		s.hear(Received{ID: "2", Chat: "dm2", Sender: "ann", Text: "go"})
+		select {
+		case s.talks.notes <- agent.Note{Text: "secret"}:
+		default:
+		}
+		it := s.ended(s.say("done", func(m *outbox.Message) { m.Run = "run_1" }))
+		if it.State != outbox.Delivered || strings.Contains(strings.Join(s.net.texts(), " "), "secret") {
+			t.Errorf("%s, sent %q", it.State, s.net.texts())
+		}
+		s.talks.over.Store(true)
+	})
+}
