@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/channel"
@@ -54,12 +53,13 @@ type cloud struct {
 	secret func(ctx context.Context, part string) (string, error)
 	client *http.Client
 	log    *slog.Logger
-	me     atomic.Pointer[channel.Me]
+	last   memory[string] // the newest message of each chat, which typing is shown at
 }
 
 var (
 	_ channel.Adapter = (*cloud)(nil)
 	_ channel.Hooked  = (*cloud)(nil)
+	_ channel.Typer   = (*cloud)(nil)
 )
 
 func newCloud(s channel.Setup) (*cloud, error) {
@@ -109,9 +109,7 @@ func (c *cloud) Check(ctx context.Context) (channel.Me, error) {
 	if n == "" || len(n) > 32 {
 		return channel.Me{}, fault.New(fault.Unavailable, "Meta's answer does not say the number")
 	}
-	me := channel.Me{ID: c.phone, Name: first(line(number.Name), "+"+n), IDs: []string{n}}
-	c.me.Store(&me)
-	return me, nil
+	return channel.Me{ID: c.phone, Name: first(line(number.Name), "+"+n), IDs: []string{n}}, nil
 }
 
 // asked is the error of a question rather than of a message: a refused key is the

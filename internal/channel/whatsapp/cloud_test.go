@@ -320,6 +320,26 @@ func TestACallIsDoneWhenAllOfItIsDurable(t *testing.T) {
 	}
 }
 
+func TestTypingIsShownAtTheLastMessage(t *testing.T) {
+	t.Parallel()
+	c, g, _, _ := setupCloud(t)
+	at := channel.Place{Chat: customer}
+	if err := c.Typing(t.Context(), at); err != nil || g.Asked() != 0 {
+		t.Errorf("before they wrote: %v, asked %d times", err, g.Asked())
+	}
+	body := new(whatsapptest.Notice).Text(customer, "wamid.1", "a").Text(customer, "wamid.2", "b").Body()
+	if s := whatsapptest.PostCloud(c.Hook(channeltest.NewIntake()), body); s != 200 {
+		t.Error(s)
+	}
+	if err := c.Typing(t.Context(), at); err != nil || !reflect.DeepEqual(g.Typing(), []string{"wamid.2"}) {
+		t.Errorf("%v, at %q", err, g.Typing())
+	}
+	g.Next(whatsapptest.GraphFault{Status: 500})
+	if err := c.Typing(t.Context(), at); err == nil {
+		t.Error("no error")
+	}
+}
+
 func TestOnlyOurNumberIsHeard(t *testing.T) {
 	t.Parallel()
 	c, _, _, _ := setupCloud(t)

@@ -88,6 +88,7 @@ func (c *cloud) take(ctx context.Context, in channel.Intake, n notice) error {
 					if err := in.Take(ctx, r); err != nil {
 						return err
 					}
+					c.last.put(r.Chat, r.ID)
 				}
 			}
 			for _, s := range v.Statuses {

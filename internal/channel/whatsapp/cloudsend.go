@@ -60,7 +60,29 @@ type (
 		ID    string `json:"id"`
 		Title string `json:"title"`
 	}
+	reading struct {
+		Product string `json:"messaging_product"`
+		Status  string `json:"status"`
+		ID      string `json:"message_id"`
+		Typing  typing `json:"typing_indicator"`
+	}
+	typing struct {
+		Type string `json:"type"`
+	}
 )
+
+// Typing implements channel.Typer. Meta shows it at a message, which it marks as read by
+// the same, for 25 s or until an answer comes. Where none came since we run, there is none.
+func (c *cloud) Typing(ctx context.Context, at channel.Place) error {
+	id := c.last.get(at.Chat)
+	if id == "" {
+		return nil
+	}
+	var done struct {
+		Success bool `json:"success"`
+	}
+	return c.call(ctx, http.MethodPost, c.phone+"/messages", &reading{Product: "whatsapp", Status: "read", ID: id, Typing: typing{Type: "text"}}, &done)
+}
 
 // Send implements channel.Adapter.
 func (c *cloud) Send(ctx context.Context, out channel.Outgoing) (string, error) {
@@ -136,7 +158,7 @@ func parsePress(id string) (approval string, yes, ok bool) {
 
 // call asks the API and reads the answer into answer. The error says what became of the
 // request, as an adapter's has to.
-func (c *cloud) call(ctx context.Context, method, path string, body *message, answer any) error {
+func (c *cloud) call(ctx context.Context, method, path string, body, answer any) error {
 	token, err := c.secret(ctx, partToken)
 	if err != nil || token == "" {
 		return &refusedKey{fault.New(fault.Unavailable, "the access token cannot be read").WithHint("set it: ombud channel set, part access_token")}

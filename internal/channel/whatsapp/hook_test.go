@@ -214,6 +214,9 @@ func TestWacliIsToldToComeAgainWhenTheStoreFails(t *testing.T) {
 	if s := post("A1", testTime); s != 200 {
 		t.Fatal(s)
 	}
+	if s := post("older", testTime.Add(-2*time.Hour)); s != 200 || in.Now().Cursor != "2026-11-01T12:00:00Z" {
+		t.Errorf("an older one: %d, cursor %q", s, in.Now().Cursor)
+	}
 	in.FailNext(1)
 	if s := post("A2", testTime.Add(time.Minute)); s != 503 {
 		t.Errorf("the store is away: %d", s)
@@ -222,10 +225,13 @@ func TestWacliIsToldToComeAgainWhenTheStoreFails(t *testing.T) {
 	if s := post("A3", testTime.Add(2*time.Minute)); s != 200 {
 		t.Errorf("the next: %d", s)
 	}
-	if got := in.Now(); len(got.Taken) != 2 || got.Cursor != "2026-11-01T12:00:00Z" || !a.toCatchUp() {
+	if got := in.Now(); len(got.Taken) != 3 || got.Cursor != "2026-11-01T12:00:00Z" || !a.toCatchUp() {
 		t.Errorf("%d taken, cursor %q, to catch up: %v", len(got.Taken), got.Cursor, a.toCatchUp())
 	}
-	if s := post("A2", testTime.Add(time.Minute)); s != 200 || len(in.Now().Taken) != 3 {
+	if s := post("A0", testTime.Add(-time.Hour)); s != 200 || in.Now().Cursor != "2026-11-01T12:00:00Z" {
+		t.Errorf("an old one: %d, cursor %q", s, in.Now().Cursor)
+	}
+	if s := post("A2", testTime.Add(time.Minute)); s != 200 || len(in.Now().Taken) != 5 {
 		t.Errorf("again: %d, %d taken", s, len(in.Now().Taken))
 	}
 }

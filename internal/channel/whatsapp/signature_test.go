@@ -60,6 +60,17 @@ func call(h http.Handler, method, header, signature string, body []byte) int {
 	return rec.Code
 }
 
+func TestACallWithoutASignatureIsNotEvenRead(t *testing.T) {
+	t.Parallel()
+	a, _, _ := setup(t)
+	body := strings.NewReader("{}")
+	rec := httptest.NewRecorder()
+	a.Hook(channeltest.NewIntake()).ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/", body))
+	if rec.Code != 401 || body.Len() != 2 {
+		t.Errorf("%d, %d bytes are left", rec.Code, body.Len())
+	}
+}
+
 func TestBothHooksTakeNothingThatIsNotSigned(t *testing.T) {
 	t.Parallel()
 	a, _, s := setup(t)

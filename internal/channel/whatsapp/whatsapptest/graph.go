@@ -66,6 +66,7 @@ type Graph struct {
 	mu     sync.Mutex
 	faults []GraphFault
 	sent   []Sent
+	typing []string
 	asked  int
 	wrote  map[string]time.Time // when a person last wrote
 	ahead  time.Duration        // of its clock
@@ -220,10 +221,15 @@ func (g *Graph) do(r *http.Request) (any, *graphRefusal) {
 type request struct {
 	Product   string `json:"messaging_product"`
 	Recipient string `json:"recipient_type"`
-	To        string `json:"to"`
-	Type      string `json:"type"`
-	Key       string `json:"biz_opaque_callback_data"`
-	Text      *struct {
+	Status    string `json:"status"`
+	Read      string `json:"message_id"`
+	Typing    *struct {
+		Type string `json:"type"`
+	} `json:"typing_indicator"`
+	To   string `json:"to"`
+	Type string `json:"type"`
+	Key  string `json:"biz_opaque_callback_data"`
+	Text *struct {
 		Body string `json:"body"`
 	} `json:"text"`
 	Context *struct {
@@ -251,6 +257,9 @@ func (g *Graph) message(r *http.Request) (any, *graphRefusal) {
 	if json.NewDecoder(r.Body).Decode(&m) != nil || r.Header.Get("Content-Type") != "application/json" {
 		return nil, &graphRefusal{status: http.StatusBadRequest, code: 100, text: "(#100) Invalid parameter"}
 	}
+	if m.Status != "" {
+		return g.read(m)
+	}
 	s, wrong := m.check()
 	if wrong != "" {
 		return nil, &graphRefusal{status: http.StatusBadRequest, code: 100, text: "(#100) " + wrong}
@@ -271,6 +280,28 @@ func (g *Graph) message(r *http.Request) (any, *graphRefusal) {
 		Product  string `json:"messaging_product"`
 		Messages []id   `json:"messages"`
 	}{"whatsapp", []id{{s.ID}}}, nil
+}
+
+// read marks a message as read, and may show that an answer is being written.
+func (g *Graph) read(m request) (any, *graphRefusal) {
+	if m.Product != "whatsapp" || m.Status != "read" || !strings.HasPrefix(m.Read, "wamid.") || m.Typing != nil && m.Typing.Type != "text" {
+		return nil, &graphRefusal{status: http.StatusBadRequest, code: 100, text: "(#100) Invalid parameter"}
+	}
+	if m.Typing != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.typing = append(g.typing, m.Read)
+	}
+	return struct {
+		Success bool `json:"success"`
+	}{true}, nil
+}
+
+// Typing are the messages at which it was shown that an answer is being written.
+func (g *Graph) Typing() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.typing...)
 }
 
 func (m request) check() (s Sent, wrong string) {

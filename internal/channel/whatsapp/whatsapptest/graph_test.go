@@ -84,6 +84,19 @@ func TestTheAPIKeepsTheRulesOfTheRealOne(t *testing.T) {
 	if n := len(g.Sent()); n != 5 {
 		t.Errorf("%d messages were taken, want 5", n)
 	}
+	for body, want := range map[string]int{
+		`{"messaging_product":"whatsapp","status":"read","message_id":"wamid.1","typing_indicator":{"type":"text"}}`: 200,
+		`{"messaging_product":"whatsapp","status":"read","message_id":"wamid.2"}`:                                    200,
+		`{"messaging_product":"whatsapp","status":"read","message_id":""}`:                                           400,
+		`{"messaging_product":"whatsapp","status":"seen","message_id":"wamid.1"}`:                                    400,
+	} {
+		if status, got := ask(t, g, "POST", PhoneID+"/messages", Token, body); status != want {
+			t.Errorf("%s: %d %s", body, status, got)
+		}
+	}
+	if got := g.Typing(); len(got) != 1 || got[0] != "wamid.1" {
+		t.Errorf("typing at %q", got)
+	}
 	g.Later(25 * time.Hour)
 	if status, body := ask(t, g, "POST", PhoneID+"/messages", Token, text(ann, "hi", "")); status != 400 || !strings.Contains(body, "131047") {
 		t.Errorf("a day later: %d %s", status, body)
