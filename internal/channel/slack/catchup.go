@@ -13,7 +13,8 @@ import (
 
 const (
 	missedMost  = 200 // messages read of one channel, the newest
-	threadsMost = 10  // threads read of one channel
+	missedPages = 20
+	threadsMost = 10 // threads read of one channel
 
 	catchUpWithin = time.Minute
 )
@@ -75,34 +76,43 @@ func (r *run) missed(ctx context.Context, ch string) (all []message, err error) 
 	if far := stamp(r.pace.now().Add(-horizon).UnixMicro()); later(far, oldest) {
 		oldest = far
 	}
-	p, err := r.page(ctx, channel.Place{Chat: ch}, oldest, "", missedMost)
+	all, err = r.since(ctx, channel.Place{Chat: ch}, oldest)
 	if err != nil {
 		return nil, err
 	}
-	if p.HasMore {
-		r.log.WarnContext(ctx, "slack has more messages than are read after a pause", "channel", ch, "read", len(p.Messages))
-	}
-	for _, m := range p.Messages {
-		all = r.add(all, m, oldest)
-	}
-	for _, root := range r.roots(ch, p.Messages) {
-		p, err := r.page(ctx, channel.Place{Chat: ch, Thread: root}, oldest, "", missedMost)
+	for _, root := range r.roots(ch, all) {
+		replies, err := r.since(ctx, channel.Place{Chat: ch, Thread: root}, oldest)
 		if err != nil && codeOf(err) != "thread_not_found" {
 			return nil, err
 		}
-		for _, m := range p.Messages {
-			all = r.add(all, m, oldest)
-		}
+		all = append(all, replies...)
 	}
 	slices.SortFunc(all, func(a, b message) int { return compare(a.TS, b.TS) })
 	return slices.CompactFunc(all, func(a, b message) bool { return a.TS == b.TS }), nil
 }
 
-func (r *run) add(all []message, m message, oldest string) []message {
-	if m.written() && later(m.TS, oldest) {
-		return append(all, m)
+// since reads what somebody wrote after oldest, the newest of it if it is too much. Slack
+// may give few a page.
+func (r *run) since(ctx context.Context, at channel.Place, oldest string) (all []message, err error) {
+	for cursor, n := "", 0; ; n++ {
+		p, err := r.page(ctx, at, oldest, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range p.Messages {
+			if m.written() && later(m.TS, oldest) {
+				all = append(all, m)
+			}
+		}
+		cursor = p.NextCursor
+		if cursor == "" {
+			return all, nil
+		}
+		if len(all) >= missedMost || n+1 >= missedPages {
+			r.log.WarnContext(ctx, "slack has more messages than are read after a pause", "channel", at.Chat, "read", len(all))
+			return all, nil
+		}
 	}
-	return all
 }
 
 // roots are the threads to read: those that began lately, and those that are known.

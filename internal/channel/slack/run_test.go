@@ -202,6 +202,8 @@ func TestASocketIsReplacedBeforeItCloses(t *testing.T) {
 			<-entered
 			b.Disconnect(reason)
 			b.server("replaced", func() bool { return b.Opened() == 2 && b.Open() == 2 })
+			b.Ping()
+			b.server("heard on both", func() bool { return b.Pongs() == 2 })
 			release()
 			b.server("acknowledged through the old one", func() bool { return b.Unacked() == 0 })
 			if a := b.Acks()[0]; a.Attempt != 0 {
@@ -375,6 +377,43 @@ func TestWhatWasMissedIsReadFromTheHistory(t *testing.T) {
 	}
 }
 
+func TestAHistoryIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.PageMost = 15
+	ann, room := b.User("ann"), b.Channel("general", "channel")
+	seen := b.Post(room, ann, "seen")
+	for range 100 {
+		b.Post(room, ann, "missed")
+	}
+	if err := b.in.Advance(t.Context(), cursor{Channels: map[string]string{room: seen}}.String()); err != nil {
+		t.Fatal(err)
+	}
+	b.run()
+	got := b.taken(100)
+	if !slices.IsSortedFunc(got, func(a, b channel.Received) int { return a.At.Compare(b.At) }) {
+		t.Error("they come in another order")
+	}
+	b.Drop() // what is read again is behind the cursor
+	b.until("up", func(s channeltest.Seen) bool { return len(s.Ups) == 2 })
+	b.Say(room, ann, "live")
+	if s := b.until("live", func(s channeltest.Seen) bool { return len(s.Taken) == 101 }); s.Again != 0 && s.Again != 1 {
+		t.Errorf("%d came again", s.Again)
+	}
+}
+
+// A socket too many is no reason for one more.
+func TestAnotherReasonToCloseIsTrouble(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run()
+	b.Disconnect("too_many_websockets")
+	s := b.until("told", func(s channeltest.Seen) bool { return len(s.Downs) == 1 && len(s.Ups) == 2 })
+	if !strings.Contains(s.Downs[0].Error(), "too_many_websockets") {
+		t.Errorf("told %v", s.Downs)
+	}
+}
+
 // A message that the store did not keep is not jumped by the cursor of a later one.
 func TestTheCursorStaysBeforeWhatWasNotKept(t *testing.T) {
 	t.Parallel()
@@ -430,6 +469,52 @@ func TestTheEndOfRunLeavesNothing(t *testing.T) {
 		}
 	}
 	b.server("all closed", func() bool { return b.Open() == 0 })
+}
+
+func TestRunEndsWhenAllItStartedHas(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	waiting, release := make(chan struct{}), make(chan struct{})
+	b.a.pace.wait = func(ctx context.Context, _ time.Duration) error {
+		close(waiting)
+		<-release
+		return ctx.Err()
+	}
+	b.Fault("auth.test", slacktest.Status500, 1)
+	r := b.start()
+	<-waiting
+	r.cancel()
+	select {
+	case <-r.done:
+		t.Error("it left a goroutine behind")
+	case <-time.After(50 * time.Millisecond): // it can only be wrongly content
+	}
+	close(release)
+	if err := r.stop(t); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// Names that hang, and the acknowledgement is still in time, also for those that follow.
+func TestNamesDoNotDelayTheAcknowledgement(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pace.call = time.Minute
+	b.make()
+	ann, room := b.User("ann"), b.Channel("general", "channel")
+	b.Fault("users.info", slacktest.Hang, 100)
+	b.Fault("conversations.info", slacktest.Hang, 100)
+	b.run()
+	for range 5 {
+		b.Say(room, ann, "<@U0SOMEBODY> <@U0ELSE> <#C0ROOM> hello")
+	}
+	b.taken(5)
+	b.server("acknowledged", func() bool { return b.Unacked() == 0 })
+	for _, a := range b.Acks() {
+		if a.After > 3*time.Second {
+			t.Errorf("acknowledged after %v", a.After)
+		}
+	}
 }
 
 func TestAPanicOfAGoroutineIsAnError(t *testing.T) {

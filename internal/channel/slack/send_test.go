@@ -206,6 +206,33 @@ func TestWhatBecameOfAMessage(t *testing.T) {
 	}
 }
 
+func TestWhatBecameOfAnEdit(t *testing.T) {
+	t.Parallel()
+	for f, want := range map[slacktest.Fault]string{
+		slacktest.Status401: "again", slacktest.Status403: "never", slacktest.Status429: "again", slacktest.Status500: "unknown",
+		slacktest.Garbage: "unknown", slacktest.Empty: "unknown", slacktest.Cut: "unknown", slacktest.Hang: "unknown",
+		slacktest.HangAfter: "unknown", slacktest.CloseBefore: "unknown", slacktest.CloseAfter: "unknown",
+	} {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			out := outgoing(b.Channel("general", "channel"), "hello")
+			ref, err := b.a.Send(t.Context(), out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Fault("chat.update", f, 1)
+			if err = b.a.Edit(t.Context(), ref, out); fate(err) != want {
+				t.Errorf("%s (%v), want %s", fate(err), err, want)
+			}
+			b.silent(err)
+			if err := b.a.Edit(t.Context(), ref, out); err != nil {
+				t.Errorf("then it says %v", err)
+			}
+		})
+	}
+}
+
 func faulty(f slacktest.Fault) func(*bundle, *channel.Outgoing) {
 	return func(b *bundle, _ *channel.Outgoing) { b.Fault("chat.postMessage", f, 1) }
 }
@@ -269,6 +296,21 @@ func TestWhatAProbeFinds(t *testing.T) {
 		b.Fault("conversations.history", f, 1)
 		if answer, _, err := b.a.Probe(t.Context(), top, since); err == nil || answer != outbox.CannotTell {
 			t.Errorf("%s: %s, %v", f, answer, err)
+		}
+	}
+}
+
+func TestAProbeThatIsShownNoMetadataCannotTell(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.HideMetadata = true
+	out := outgoing(b.Channel("general", "channel"), "hello")
+	for _, want := range []outbox.Answer{outbox.DidNotHappen, outbox.CannotTell} {
+		if answer, _, err := b.a.Probe(t.Context(), out, b.Now()); err != nil || answer != want {
+			t.Errorf("got %s, %v, want %s", answer, err, want)
+		}
+		if _, err := b.a.Send(t.Context(), out); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

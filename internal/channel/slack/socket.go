@@ -195,10 +195,10 @@ func (s *socket) read(ctx context.Context, hand func(delivery) bool) error {
 		}
 		s.alive()
 		switch {
-		case f.Type == "disconnect" && f.Reason == "link_disabled":
-			return goodbye(f.Reason)
-		case f.Type == "disconnect":
+		case f.Type == "disconnect" && (f.Reason == "warning" || f.Reason == "refresh_requested"):
 			s.once.Do(func() { close(s.replace) })
+		case f.Type == "disconnect":
+			return goodbye(f.Reason) // link_disabled; too_many_websockets, which another one would not mend
 		case f.EnvelopeID != "":
 			if !hand(delivery{f, s}) {
 				return ctx.Err()

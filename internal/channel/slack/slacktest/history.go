@@ -104,7 +104,7 @@ func (s *Server) history(form url.Values) answer {
 			all = append(all, m)
 		}
 	}
-	return page(form, nil, all)
+	return s.page(form, nil, all)
 }
 
 // replies pages through a thread, oldest first, each page with its root.
@@ -126,16 +126,19 @@ func (s *Server) replies(form url.Values) answer {
 	if root == nil {
 		return refusal("thread_not_found")
 	}
-	return page(form, root, all)
+	return s.page(form, root, all)
 }
 
 // page cuts a page. oldest and latest leave themselves out unless inclusive is set.
-func page(form url.Values, root *message, all []*message) answer {
+func (s *Server) page(form url.Values, root *message, all []*message) answer {
 	limit, err := strconv.Atoi(form.Get("limit"))
 	if form.Get("limit") == "" {
 		limit = 100
 	} else if err != nil || limit < 1 || limit > 999 {
 		return refusal("invalid_limit")
+	}
+	if s.PageMost > 0 {
+		limit = min(limit, s.PageMost)
 	}
 	from := 0
 	if cur := form.Get("cursor"); cur != "" {
@@ -144,7 +147,7 @@ func page(form url.Values, root *message, all []*message) answer {
 		}
 	}
 	inclusive := form.Get("inclusive") == "true" || form.Get("inclusive") == "1"
-	metadata := form.Get("include_all_metadata") == "true" || form.Get("include_all_metadata") == "1"
+	metadata := !s.HideMetadata && (form.Get("include_all_metadata") == "true" || form.Get("include_all_metadata") == "1")
 	in := func(ts string) bool {
 		if inclusive && (ts == form.Get("oldest") || ts == form.Get("latest")) {
 			return true

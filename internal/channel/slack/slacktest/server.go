@@ -32,7 +32,10 @@ type Server struct {
 	BotName string
 	AppID   string
 
-	Burst int // messages that a channel takes at once; then one a second. Default 20
+	// Set these before the first call.
+	Burst        int  // messages that a channel takes at once; then one a second. Default 20
+	PageMost     int  // messages of a page, whatever is asked for. Default: what is asked for
+	HideMetadata bool // histories are without metadata, as for an app that lacks a scope
 
 	api, socket *httptest.Server
 	stop        chan struct{}  // closed at the end: what hangs goes on
