@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -87,7 +86,7 @@ func (a *Agents) SendTx(ctx context.Context, tx *db.Tx, s Sending) (outbox.Item,
 const maxToldText = 500
 
 // UndeliveredTx lets the next turn of a conversation know that a message of ombud's did not
-// arrive, or may not have, and tells the operator.
+// arrive, or may not have. The operator is told of it as a dead letter.
 func (a *Agents) UndeliveredTx(ctx context.Context, tx *db.Tx, it outbox.Item) error {
 	conv, err := a.conversationByID(ctx, tx, it.Conversation)
 	if err != nil {
@@ -97,27 +96,11 @@ func (a *Agents) UndeliveredTx(ctx context.Context, tx *db.Tx, it outbox.Item) e
 	if it.State == outbox.Uncertain {
 		what = "may or may not have arrived, and is not sent again by itself"
 	}
-	said, cut := guard.CutText(it.Text, maxToldText)
-	if cut {
-		said += " …"
-	}
 	// It quotes nothing: the text is in the history with its label, and an error can hold anything.
-	note := entry{Role: roleUser, Body: entryBody{
+	return a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleUser, Body: entryBody{
 		From: "ombud", Text: fmt.Sprintf("(ombud: your message of %s UTC %s)", time.UnixMicro(it.Queued).UTC().Format("15:04:05"), what),
 		Label: label.Of(label.Own, label.Conversation(conv.ID)),
-	}}
-	if err := a.addHistoryTx(ctx, tx, conv.ID, "", note); err != nil {
-		return err
-	}
-	if conv.Address == Local(mainConversation) {
-		return nil // the notice would be one more that does not arrive
-	}
-	to := conv.Title
-	if to == "" {
-		to = conv.Address.Chat
-	}
-	return a.NoticeTx(ctx, tx, it.ID+"/"+string(it.State)+"/"+strconv.Itoa(it.Attempts), fmt.Sprintf("A message to %s on %s %s: %s\n%s\nombud dlq shows what can be done.",
-		to, conv.Address.Channel, what, it.Error, said))
+	}})
 }
 
 func (a *Agents) operators(ctx context.Context, q db.Q, ad Address) (bool, error) {

@@ -4,14 +4,17 @@ import (
 	"context"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/loops"
+	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/tools/memory"
 	"github.com/ombud-run/ombud/internal/tools/notify"
 	"github.com/ombud-run/ombud/internal/tools/remind"
 	"github.com/ombud-run/ombud/internal/tools/result"
 	"github.com/ombud-run/ombud/internal/tools/schedule"
+	"github.com/ombud-run/ombud/internal/tools/send"
 )
 
 // ownTools are the tools that work on ombud's own store.
@@ -23,6 +26,9 @@ func (d *Daemon) ownTools() []registrar {
 		result.New(d.blobs, d.kept),
 		d.checkpoints,
 		loops.NewTools(&d.kit),
+		send.New(func(ctx context.Context, tx *db.Tx, s agent.Sending) (outbox.Item, error) {
+			return d.agents.SendTx(ctx, tx, s)
+		}),
 		notify.New(func(ctx context.Context, tx *db.Tx, cause, text string) error {
 			return d.agents.NoticeTx(ctx, tx, cause, text)
 		}),

@@ -29,7 +29,7 @@ var everyCall = []string{
 	`{tool: schedule.pause, input: {name: x}}`, `{tool: schedule.rm, input: {name: x}}`,
 	`{tool: memory.recall, input: {query: x}}`, `{tool: memory.list}`, `{tool: memory.forget, input: {query: x}}`,
 	`{tool: time.now}`, `{tool: remind.set, input: {text: x, in_seconds: 9}}`, `{tool: remind.list}`, `{tool: remind.cancel, input: {id: x}}`,
-	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`,
+	`{tool: result.read, input: {handle: x}}`, `{tool: notify.send, input: {message: x}}`, `{tool: channel.send, input: {to: operator, text: x}}`,
 	`{tool: git.restore, input: {checkpoint: x, repository: /}}`,
 	`{tool: web.get, input: {url: "http://example.com/"}}`, `{tool: web.request, input: {url: "http://example.com/", body: x}}`,
 	`{tool: kit.ask, input: {prompt: x, agent: main}}`, `{tool: kit.model, input: {role: main}}`, `{tool: kit.harness, input: {prompt: x}}`,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/audit"
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -263,11 +264,11 @@ func TestAMessageIsRankedByItsSender(t *testing.T) {
 	}
 	wrong, right := ann, ann
 	wrong.Text, right.Text = "/pair 0000-0000", "/PAIR "+code.Text
-	if in := send(wrong); in.Text != redacted || in.Control {
+	if in := send(wrong); in.Text != channel.Redacted || in.Control {
 		t.Errorf("a wrong code is kept as %q", in.Text)
 	}
 	expect("after a wrong code", send(ann), policy.Untrusted)
-	if in := send(right); in.Text != redacted {
+	if in := send(right); in.Text != channel.Redacted {
 		t.Errorf("the code is kept as %q", in.Text)
 	}
 	expect("the operator", send(ann), policy.Paired)
