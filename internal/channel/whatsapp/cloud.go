@@ -48,6 +48,7 @@ func CloudKind() channel.Kind {
 
 // cloud is the adapter of a business number.
 type cloud struct {
+	name   string // of the channel
 	phone  string // its id
 	api    string // without a slash at its end
 	secret func(ctx context.Context, part string) (string, error)
@@ -80,7 +81,7 @@ func newCloud(s channel.Setup) (*cloud, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cloud{phone: phone, api: api, secret: s.Secret, client: client, log: s.Logger}, nil
+	return &cloud{name: s.Name, phone: phone, api: api, secret: s.Secret, client: client, log: s.Logger}, nil
 }
 
 // Capabilities implements channel.Adapter.

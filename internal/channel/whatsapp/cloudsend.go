@@ -161,7 +161,7 @@ func parsePress(id string) (approval string, yes, ok bool) {
 func (c *cloud) call(ctx context.Context, method, path string, body, answer any) error {
 	token, err := c.secret(ctx, partToken)
 	if err != nil || token == "" {
-		return &refusedKey{fault.New(fault.Unavailable, "the access token cannot be read").WithHint("set it: ombud channel set, part access_token")}
+		return &refusedKey{fault.New(fault.Unavailable, "the access token cannot be read").WithHint("ombud secret set channel.%s.%s", c.name, partToken)}
 	}
 	var data []byte
 	if body != nil {
@@ -186,7 +186,7 @@ func (c *cloud) call(ctx context.Context, method, path string, body, answer any)
 	}
 	data, err = channel.ReadAll(resp, maxAnswer)
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return refused(resp, data, token)
+		return c.refused(resp, data, token)
 	}
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ type graphError struct {
 
 // refused is the error of an answer that is no success. The code of Meta's says more than
 // the status; a server's error says nothing of what became of the message.
-func refused(resp *http.Response, data []byte, token string) error {
+func (c *cloud) refused(resp *http.Response, data []byte, token string) error {
 	var body struct {
 		Error graphError `json:"error"`
 	}
@@ -236,7 +236,7 @@ func refused(resp *http.Response, data []byte, token string) error {
 		return said(fault.Unknown)
 	case e.Code == 190, resp.StatusCode == http.StatusUnauthorized: // its words may hold the token
 		return &refusedKey{fault.New(fault.Unavailable, "Meta refuses the access token (status %d, code %d, subcode %d)", resp.StatusCode, e.Code, e.Subcode).
-			WithHint("make a new token of a system user and set it as access_token: those of API Setup end after a day")}
+			WithHint("make a token of a system user, for those of API Setup end after a day: ombud secret set channel.%s.%s", c.name, partToken)}
 	case e.Code == 131056: // too much to one person
 		return &outbox.RetryAfter{After: max(wait, 10*time.Second), Err: said(fault.Unavailable)}
 	case e.Code == 130429, e.Code == 80007, e.Code == 4, e.Code == 131048:
