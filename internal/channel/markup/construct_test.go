@@ -45,6 +45,11 @@ func TestConstructs(t *testing.T) {
 			safely: "run a_b &lt;x&gt; &amp; *y*",
 		},
 		{
+			name: "bold around code", md: "**a `b` c**", telegram: "a b c",
+			entities: []Entity{{Type: "bold", Length: 2}, {Type: "code", Offset: 2, Length: 1}, {Type: "bold", Offset: 3, Length: 2}},
+			slack:    "*a* `b` *c*", discord: "**a** `b` **c**", whatsapp: "*a* `b` *c*", plain: "a b c",
+		},
+		{
 			name: "code with a backtick", md: "``a`b``", telegram: "a`b", entities: []Entity{{Type: "code", Length: 3}},
 			slack: "a`b", discord: "`` a`b ``", whatsapp: "a`b", plain: "a`b",
 		},
@@ -237,4 +242,45 @@ func TestConstructs(t *testing.T) {
 			check(t, c.md)
 		})
 	}
+}
+
+func TestWideTablesBecomeLists(t *testing.T) {
+	t.Parallel()
+	md := "|Option|What it costs and what it brings|\n|-|-|\n|`a`|" + strings.Repeat("long ", 20) + "|\n|b||\n"
+	want := "*Option:* a\n*What it costs and what it brings:* " + strings.TrimSpace(strings.Repeat("long ", 20)) + "\n\n*Option:* b\n*What it costs and what it brings:* –"
+	if got := one(t, Slack(md)).Text; got != want {
+		t.Fatalf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAddressesThatLeaveNoRoomAreShown(t *testing.T) {
+	t.Parallel()
+	long := "https://x.y/" + strings.Repeat("z", 3000)
+	for _, n := range networks {
+		for _, p := range n.render("see [this](" + long + ") there") {
+			if len(p.Entities) > 0 || strings.Count(p.Text, "https") > 1 {
+				t.Errorf("%s: %q", n.name, p.Text)
+			}
+		}
+		all := strings.Join(texts(n.render("see [this]("+long+") there")), "")
+		if all = strings.ReplaceAll(all, "\\", ""); all != "see [this]("+long+") there" && all != "see[this]("+long+")there" && all != "see [this]("+long+")there" {
+			t.Errorf("%s: %q", n.name, all)
+		}
+	}
+}
+
+func TestSmallLimitsHold(t *testing.T) {
+	t.Parallel()
+	md := strings.Repeat("> ", 40) + strings.Repeat("- ", 20) + strings.Repeat("> 1. ", 10) + "**" + strings.Repeat("[word &](https://x.y/&&&&) ", 200) + "**"
+	for i, p := range WhatsApp(md, 1) {
+		if len(p.Text) > minLimit || len(p.Plain) > minLimit {
+			t.Errorf("piece %d has %d bytes", i, len(p.Text))
+		}
+	}
+	for i, p := range Plain(md, 1) {
+		if utf16s.of(p.Text) > minLimit {
+			t.Errorf("piece %d has %d units", i, utf16s.of(p.Text))
+		}
+	}
+	check(t, md)
 }

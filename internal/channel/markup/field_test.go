@@ -176,6 +176,19 @@ func TestWhatIsNotReadIsTold(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotReadCountsWithWhatIsLeftOut(t *testing.T) {
+	t.Parallel()
+	const word = "aaaaaaaaa\n\n"
+	md := strings.Repeat(word, 60_000)
+	read, rest := bound(md)
+	pieces := Telegram(md)
+	kept := strings.Count(strings.Join(texts(pieces), ""), word[:9])
+	want := (len(read)/len(word)-kept)*9 + rest
+	if last := pieces[len(pieces)-1].Text; len(pieces) != maxPieces || !strings.HasSuffix(last, fmt.Sprintf(" (%d characters left out)", want)) {
+		t.Fatalf("%d pieces, the last ends in %q, want %d left out", len(pieces), last[len(last)-80:], want)
+	}
+}
+
 func TestPiecesEndWhereItShowsLeast(t *testing.T) {
 	t.Parallel()
 	para := func(c string, n int) string { return strings.TrimSpace(strings.Repeat(c+" ", n/2)) }
@@ -186,6 +199,10 @@ func TestPiecesEndWhereItShowsLeast(t *testing.T) {
 		{"between paragraphs", para("a", 1500) + "\n\n" + para("b", 400) + "\n\n" + para("c", 400), []string{"a", "c"}},
 		{"not behind a heading", para("a", 1500) + "\n\n# Head\n\n" + para("b", 900), []string{"a", "**Head**"}},
 		{"before a list", para("a", 1300) + "\n\n- " + para("b", 500) + "\n- " + para("c", 500), []string{"a", "- c"}},
+		{"not within a paragraph", para("a", 1300) + "\n\n" + para("b", 500) + "\n" + para("c", 500), []string{"a", "b"}},
+		{"not with empty lines of code", "```\n" + para("a", 1990) + strings.Repeat("\n", 3000) + "b\n```", []string{"```\na", "```\nb"}},
+		{"not with what nobody sees", "```\na" + strings.Repeat("\u00a0", 5000) + "b\n```", []string{"```\na", "```\n"}},
+		{"not behind an @", "xxxxx" + strings.Repeat("<@1>", 500), []string{"xxxxx", "@" + zwsp}},
 		{"between the lines of code", "x\n\n```py\n" + para("a", 1500) + "\n" + para("b", 1500) + "\n```", []string{"x", "```py\nb"}},
 		{"within a line that is too long", "# Head\n\n" + para("a", 3000), []string{"**Head**\na", "a"}},
 		{"under the bullet", "- " + para("a", 3000), []string{"- a", "a"}},
