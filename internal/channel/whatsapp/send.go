@@ -3,6 +3,7 @@ package whatsapp
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,21 @@ const (
 	unknown  fate = iota // no command of this process
 	byItself             // with an exit code, before wacli's own patience with its daemon ended
 	cutOff               // ended by us, or too late: the daemon may have sent it without noting it down
+)
+
+// try is what is known of the tries of a piece.
+type try struct {
+	how    fate // the last one ended
+	failed int  // how many of this process ended by themselves, each having sent nothing
+}
+
+// pause is how long a piece waits after a try that failed by itself: the outbox sends at
+// once again what was surely not sent.
+func (t try) pause() time.Duration { return min(time.Second<<max(t.failed-1, 0), maxPause) }
+
+const (
+	maxPause = 90 * time.Second
+	maxTries = 12 // of a piece whose command fails by itself; about eight minutes
 )
 
 const (
@@ -48,6 +64,14 @@ func (a *wacli) Send(ctx context.Context, out channel.Outgoing) (string, error) 
 	if _, err := a.health(ctx); err != nil {
 		return "", fault.New(fault.Unavailable, "not sent: %w", err).WithHint("%s", fault.HintOf(err))
 	}
+	if err := a.open(ctx, to); err != nil {
+		return "", err
+	}
+	last := a.fates.get(out.Key)
+	if last.failed >= maxTries {
+		a.fates.forget(out.Key) // who wants it sent again is not refused for what was
+		return "", fault.New(fault.Invalid, "wacli refused to send it %d times", last.failed).WithHint("see what wacli says: wacli send --to %s --text test", to)
+	}
 	// One word each, so that a text which begins with a dash is no flag.
 	e, err := a.exec(ctx, maxSaid, "send", "--to="+to, "--text="+text)
 	if err != nil {
@@ -62,16 +86,36 @@ func (a *wacli) Send(ctx context.Context, out channel.Outgoing) (string, error) 
 	case e.killed == nil && said.Sent != nil && !*said.Sent:
 		return "", fault.New(fault.Unavailable, "wacli says that it did not send it (code %d)", e.code)
 	case e.killed != nil:
-		a.fates.put(out.Key, cutOff)
+		a.fates.put(out.Key, try{how: cutOff})
 		return "", fault.New(fault.Unknown, "it may or may not have arrived: %w", e.killed)
 	}
-	how := byItself
+	next := try{how: byItself, failed: last.failed + 1}
 	if e.code < 0 || e.took >= patience {
-		how = cutOff
+		next = try{how: cutOff}
 	}
-	a.fates.put(out.Key, how)
-	return "", fault.New(fault.Unknown, "it may or may not have arrived: wacli send ended with code %d", e.code).
-		WithHint("see whether wacli can send to %s: the chat may be locked", to)
+	a.fates.put(out.Key, next)
+	return "", fault.New(fault.Unknown, "it may or may not have arrived: wacli send ended with code %d", e.code)
+}
+
+// open refuses a chat that wacli's owner locked: wacli would refuse it, and say so to
+// people only. What cannot be asked is left to wacli.
+func (a *wacli) open(ctx context.Context, chat string) error {
+	e, err := a.exec(ctx, maxList, "api", "GET", "/chats?filter=locked&limit=50&query="+url.QueryEscape(user(chat)))
+	if err != nil {
+		return err
+	}
+	var l struct {
+		Chats []chatRow `json:"chats"`
+	}
+	if e.killed != nil || e.code != 0 || json.Unmarshal(e.out, &l) != nil {
+		return nil
+	}
+	for _, c := range l.Chats {
+		if c.Locked && normal(c.JID) == chat {
+			return fault.New(fault.Denied, "the chat is locked in wacli: nothing is sent there").WithHint("wacli access unlock %s", chat)
+		}
+	}
+	return nil
 }
 
 // sent is what `wacli send` prints. That it was not "ok" proves nothing: the daemon says
@@ -111,12 +155,14 @@ func (a *wacli) Probe(ctx context.Context, out channel.Outgoing, since time.Time
 			return outbox.Happened, fault.Cut(line(r.ID), maxID), nil
 		}
 	}
-	how := a.fates.get(out.Key)
+	last := a.fates.get(out.Key)
 	switch {
-	case how == cutOff, len(rows) >= maxRows:
+	case last.how == cutOff, len(rows) >= maxRows:
 		return outbox.CannotTell, "", nil
-	case how == unknown && time.Since(since) < stillSending:
+	case last.how == unknown && time.Since(since) < stillSending:
 		return outbox.CannotTell, "", fault.New(fault.Unavailable, "wacli may still be sending it")
+	case last.how == byItself && time.Since(since) < last.pause():
+		return outbox.CannotTell, "", fault.New(fault.Unavailable, "wacli did not send it, and is not asked to again so soon")
 	}
 	return outbox.DidNotHappen, "", nil
 }

@@ -58,7 +58,7 @@ type wacli struct {
 	lid    string    // of the account, once known
 	lidAsk bool      // it was asked for
 
-	fates memory[fate]     // of the pieces last sent, by their keys
+	fates memory[try]      // of the pieces last sent, by their keys
 	refs  memory[struct{}] // network ids of pieces that are settled
 }
 

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/channel"
+	"github.com/ombud-run/ombud/internal/channel/channeltest"
 	"github.com/ombud-run/ombud/internal/channel/whatsapp/whatsapptest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/outbox"
@@ -62,7 +63,7 @@ func TestWhatASendSaysOfItself(t *testing.T) {
 		"it failed afterwards":       {fault: whatsapptest.FailAfter, want: doubt},
 		"it was killed before":       {fault: whatsapptest.DieBefore, want: doubt},
 		"it was killed after":        {fault: whatsapptest.DieAfter, want: doubt},
-		"a locked chat":              {to: whatsapptest.Shut.JID, want: doubt, hint: "locked"},
+		"a locked chat":              {to: whatsapptest.Shut.JID, want: []fault.Class{fault.Denied}, hint: "wacli access unlock"},
 		"a name":                     {to: "Ann", want: []fault.Class{fault.Invalid}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,8 +200,9 @@ func TestWhatBecameOfAPieceInDoubt(t *testing.T) {
 			w.Store(mine(whatsapptest.Ann, "hi", time.Now()))
 			a.refs.put("3EB0AAhi", struct{}{})
 		}, long, outbox.DidNotHappen, ""},
-		"it failed by itself":          {func(a *wacli, _ *whatsapptest.Wacli) { a.fates.put("item-1/0", byItself) }, time.Now(), outbox.DidNotHappen, ""},
-		"it was cut off":               {func(a *wacli, _ *whatsapptest.Wacli) { a.fates.put("item-1/0", cutOff) }, long, outbox.CannotTell, ""},
+		"it failed by itself":          {func(a *wacli, _ *whatsapptest.Wacli) { a.fates.put("item-1/0", try{byItself, 3}) }, time.Now().Add(-5 * time.Second), outbox.DidNotHappen, ""},
+		"it failed by itself just now": {func(a *wacli, _ *whatsapptest.Wacli) { a.fates.put("item-1/0", try{byItself, 9}) }, time.Now().Add(-5 * time.Second), outbox.CannotTell, fault.Unavailable},
+		"it was cut off":               {func(a *wacli, _ *whatsapptest.Wacli) { a.fates.put("item-1/0", try{how: cutOff}) }, long, outbox.CannotTell, ""},
 		"just now, by another process": {nil, time.Now(), outbox.CannotTell, fault.Unavailable},
 		"long ago, by another process": {nil, long, outbox.DidNotHappen, ""},
 		"the list is full": {func(_ *wacli, w *whatsapptest.Wacli) {
@@ -235,7 +237,7 @@ func TestASendThatFailedAfterwardsIsFound(t *testing.T) {
 	} {
 		a, w, _ := setup(t)
 		w.Next("send", fault)
-		since := time.Now()
+		since := time.Now().Add(-time.Second)
 		if _, err := a.Send(t.Context(), out(whatsapptest.Ann.JID, "hi")); err == nil {
 			t.Errorf("%s: no error", fault)
 		}
@@ -243,6 +245,43 @@ func TestASendThatFailedAfterwardsIsFound(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", fault, got, err, want)
 		}
 	}
+}
+
+// TestACommandThatAlwaysFailsIsGivenUp: the outbox sends at once again what was surely not
+// sent, and counts only tries whose errors say so.
+func TestACommandThatAlwaysFailsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	held(t, func(t *testing.T, a *wacli, w *whatsapptest.Wacli, _ *channeltest.Intake, _ func() func() error) {
+		begun := time.Now()
+		for range maxTries {
+			w.Next("send", whatsapptest.Fail)
+		}
+		for n := range maxTries {
+			since := time.Now()
+			if _, err := a.Send(t.Context(), out(whatsapptest.Ann.JID, "hi")); !fault.Is(err, fault.Unknown) {
+				t.Fatalf("try %d: %v", n+1, err)
+			}
+			for {
+				got, _, err := a.Probe(t.Context(), out(whatsapptest.Ann.JID, "hi"), since)
+				if got == outbox.DidNotHappen {
+					break
+				}
+				if !fault.Is(err, fault.Unavailable) {
+					t.Fatalf("try %d: %q %v", n+1, got, err)
+				}
+				pass(time.Second)
+			}
+		}
+		if _, err := a.Send(t.Context(), out(whatsapptest.Ann.JID, "hi")); !fault.Is(err, fault.Invalid) || len(w.Sent()) != 0 {
+			t.Errorf("%v, sent %+v", err, w.Sent())
+		}
+		if took := time.Since(begun); took < 5*time.Minute || took > 20*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if _, err := a.Send(t.Context(), out(whatsapptest.Ann.JID, "hi")); err != nil || len(w.Sent()) != 1 {
+			t.Errorf("a person wants it sent again: %v, sent %+v", err, w.Sent())
+		}
+	})
 }
 
 func TestStateAsWacliPrintsIt(t *testing.T) {

@@ -200,8 +200,10 @@ func (s State) api(args []string) (string, error) {
 			DND       bool   `json:"dnd_mode"`
 		}{s.Connected, s.User, s.LID, s.DND}), nil
 	case "/chats":
-		filter := u.Query().Get("filter")
-		kept := slices.DeleteFunc(s.Chats, func(c Chat) bool { return filter == "unlocked" && c.Locked || filter == "locked" && !c.Locked })
+		filter, query := u.Query().Get("filter"), strings.ToLower(u.Query().Get("query"))
+		kept := slices.DeleteFunc(s.Chats, func(c Chat) bool {
+			return filter == "unlocked" && c.Locked || filter == "locked" && !c.Locked || !strings.Contains(strings.ToLower(c.Name+"\n"+c.JID), query)
+		})
 		return pretty(struct {
 			Chats []Chat `json:"chats"`
 		}{kept}), nil

@@ -82,6 +82,9 @@ func TestTheProgramKeepsTheRulesOfTheRealOne(t *testing.T) {
 	if out, _ := w.Run("api", "GET", "/chats?filter=unlocked&limit=5"); strings.Contains(string(out), Shut.JID) || !strings.Contains(string(out), Ann.JID) {
 		t.Errorf("unlocked chats: %s", out)
 	}
+	if out, _ := w.Run("api", "GET", "/chats?filter=locked&query=15550009999"); !strings.Contains(string(out), Shut.JID) || strings.Contains(string(out), Ann.JID) {
+		t.Errorf("locked chats: %s", out)
+	}
 }
 
 func TestTheProgramFailsAsItIsTold(t *testing.T) {
