@@ -159,6 +159,11 @@ func TestWhatBecameOfAMessageIsInItsError(t *testing.T) {
 			t.Errorf("%s: %v (%s), want %s", name, err, fault.ClassOf(err), c.want)
 		}
 	}
+	for _, c := range b.api.Calls() {
+		if strings.Contains(c.Params["reply_markup"], strings.Repeat("a", 61)) {
+			t.Error("what cannot be a button is sent")
+		}
+	}
 }
 
 // Every call can be answered in every way: what became of it is known, or said to be
@@ -187,6 +192,7 @@ func TestEveryCallCanGoWrongInEveryWay(t *testing.T) {
 		"no rights":             {telegramtest.Status(400, "Bad Request: not enough rights to send text messages to the chat"), fault.Denied, fault.Unavailable},
 		"429":                   {telegramtest.RetryAfter(33), "retry after 33s", "retry after 33s"},
 		"429 for a year":        {telegramtest.RetryAfter(365 * 86400), "retry after 24h0m0s", "retry after 24h0m0s"},
+		"429 for ever":          {telegramtest.Raw(429, `{"ok":false,"error_code":429,"description":"x","parameters":{"retry_after":9223372036854775807}}`), "retry after 24h0m0s", "retry after 24h0m0s"},
 		"500":                   {telegramtest.Status(500, "Internal Server Error"), fault.Unknown, fault.Unavailable},
 		"502":                   {telegramtest.Status(502, "Bad Gateway"), fault.Unknown, fault.Unavailable},
 		"503":                   {telegramtest.Status(503, "Service Unavailable"), fault.Unavailable, fault.Unavailable},

@@ -16,6 +16,7 @@ import (
 	"github.com/ombud-run/ombud/internal/channel/channeltest"
 	"github.com/ombud-run/ombud/internal/channel/telegram/telegramtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/outbox"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -150,8 +151,8 @@ func up(n int) func(channeltest.Seen) bool {
 }
 
 func class(err error) fault.Class {
-	if retryAfter(err) > 0 {
-		return "retry after " + fault.Class(retryAfter(err).String())
+	if r, ok := errors.AsType[*outbox.RetryAfter](err); ok {
+		return "retry after " + fault.Class(r.After.String())
 	}
 	return fault.ClassOf(err)
 }
