@@ -468,3 +468,31 @@ func TestOnlyWhatIsReadIsAskedFor(t *testing.T) {
 		t.Errorf("%d polls were answered before the one that waits", polls)
 	}
 }
+
+// Stopped at any moment, and started again as another process would, it loses nothing.
+func TestItIsStoppedAndStartedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const rounds = 25
+	for i := range rounds {
+		b.adapter = b.make()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx, b.in) }()
+		b.say("a", "b")
+		if i%3 == 0 {
+			b.until("some", taken(2*i+1))
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+	b.run()
+	s := b.until("all", taken(2*rounds))
+	for i, m := range s.Taken {
+		if m.ID != id(int64(i+1)) {
+			t.Fatalf("the message at %d is %+v", i, m)
+		}
+	}
+}
