@@ -4,3 +4,6 @@ package crashtest
 
 // `make campaign` tries every pass of a loop.
 const loopFirst, loopStride = 0, 1
+
+// And every pass of a chat.
+const chatFirst, chatStride = 0, 1
