@@ -27,10 +27,7 @@ type Auditor interface {
 type Agents interface {
 	Intake(ctx context.Context, in agent.Inbound) (agent.Accepted, error)
 	ConversationIn(ctx context.Context, q db.Q, id string) (agent.Conversation, error)
-	// PressTx decides a question by a button, and says what came of it.
-	PressTx(ctx context.Context, tx *db.Tx, approval string, yes bool, by string) (notice string, err error)
-	// NoticeTx tells the operator, once for each cause.
-	NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) error
+	Askers
 	// Watch returns what is to be seen of a turn from now on, and how to stop.
 	Watch(run string) (<-chan agent.Note, func())
 	// Over reports whether a turn has ended.

@@ -11,10 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/id"
-	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/outbox"
-	"github.com/ombud-run/ombud/internal/pairing"
-	"github.com/ombud-run/ombud/internal/policy"
 )
 
 var _ Intake = (*line)(nil)
@@ -133,81 +130,18 @@ func short(name string) string {
 // inbound is a message as the agents take it.
 func (l *line) inbound(m Received) agent.Inbound {
 	set, me := l.settings()
-	in := agent.Inbound{
-		Address: agent.Address{Channel: l.name, Account: me.ID, Chat: m.Chat, Thread: m.Thread, Group: m.Group},
-		Title:   m.Title, Agent: set.Agent, Sender: m.Sender, SenderName: m.SenderName, Text: m.Text, Key: m.Chat + "\x00" + m.ID,
-		Source: label.Untrusted(l.name + "/" + m.Sender), Tier: policy.Untrusted,
-	}
-	if in.Title == "" && !m.Group {
-		in.Title = m.SenderName
-	}
-	if m.Group {
-		in.Ref = m.ID
-	}
+	in := Inbound(l.name, me.ID, m)
+	in.Agent = set.Agent
 	in.Judge = func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
-		return l.judge(ctx, tx, m, in)
+		if m.Cursor != "" {
+			if err := l.c.cursorTx(ctx, tx, l.name, m.Cursor); err != nil {
+				return "", false, err
+			}
+		}
+		set, me := l.settings()
+		return Judging{Channel: l.name, Account: me.ID, Settings: set, Senders: l.c.Senders, Agents: l.c.Agents}.Judge(ctx, tx, m, in)
 	}
 	return in
-}
-
-// judge decides, in the transaction that takes a message in, who sent it and whether it is
-// for ombud.
-func (l *line) judge(ctx context.Context, tx *db.Tx, m Received, in *agent.Inbound) (notice string, settled bool, err error) {
-	if m.Cursor != "" {
-		if err := l.c.cursorTx(ctx, tx, l.name, m.Cursor); err != nil {
-			return "", false, err
-		}
-	}
-	set, me := l.settings()
-	said := Said{
-		Sender: pairing.Sender{Channel: l.name, Account: me.ID, User: m.Sender}, Name: m.SenderName, Chat: m.Chat, Group: m.Group,
-	}
-	if code, is := PairCode(m.Text); is && !m.Bot && m.Press == nil {
-		in.Text = Redacted
-		if m.Group { // a code that others have read is good no longer to anybody's mind; it is not tried
-			in.Overheard = true
-			return "", false, nil
-		}
-		notice, err := said.Pair(ctx, tx, l.c.Senders, code)
-		return notice, err == nil, err
-	}
-	who, err := l.c.Senders.Of(ctx, tx, said.Sender)
-	if err != nil {
-		return "", false, err
-	}
-	said.Rank(who, in)
-	if m.Press != nil {
-		if !in.Control {
-			in.Overheard = true // only the operator decides
-			return "", false, nil
-		}
-		in.Addressed = string(Pressed)
-		notice, err := l.c.Agents.PressTx(ctx, tx, m.Press.Approval, m.Press.Yes, "operator@"+l.name)
-		return notice, err == nil, err
-	}
-	why := Addressed(m, set.Groups[m.Chat])
-	if why != NotAsked && who.Standing == pairing.Stranger && !set.answers(m.Group) {
-		why = NotAsked
-		if err := l.tellOfStranger(ctx, tx, m, who); err != nil {
-			return "", false, err
-		}
-	}
-	in.Addressed, in.Overheard = string(why), why == NotAsked
-	if in.Overheard {
-		in.Control = false
-	}
-	return "", false, nil
-}
-
-// tellOfStranger tells the operator, once for each, that somebody unknown wrote.
-func (l *line) tellOfStranger(ctx context.Context, tx *db.Tx, m Received, _ pairing.Identity) error {
-	err := l.c.Agents.NoticeTx(ctx, tx, "stranger:"+l.name+":"+m.Sender,
-		"Somebody you do not know wrote on "+l.name+", and was not answered: "+m.Sender+
-			". To have them answered: ombud channel allow "+l.name+" "+m.Sender)
-	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Invalid) {
-		return nil // it was said before
-	}
-	return err
 }
 
 // Arrived implements Intake.

@@ -64,12 +64,12 @@ type line struct {
 	told    bool        // the operator was told of the trouble
 	telling *time.Timer // tells them, if it lasts
 
-	rates    map[string]*rate    // by chat
+	pace     Pace
 	previews map[string]*preview // by run
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, state: Connecting, rates: map[string]*rate{}, previews: map[string]*preview{}}
+	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}}
 }
 
 // set takes over what the row says.
@@ -243,7 +243,7 @@ func check(ctx context.Context, a Adapter) (me Me, err error) {
 // needsPerson reports whether trying again will not help by itself.
 func needsPerson(err error) bool {
 	switch fault.ClassOf(err) {
-	case fault.Denied, fault.Config, fault.Permission, fault.Invalid, fault.NotFound:
+	case fault.Denied, fault.Config, fault.Permission, fault.Invalid, fault.NotFound, fault.Conflict:
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"sync"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -14,23 +15,28 @@ type rate struct{ at []time.Time }
 // maxRates is how many chats are kept in mind.
 const maxRates = 4096
 
-// keptBack is why an item must wait: quiet hours for what nobody waits for, or the limit of
-// its chat.
-func (l *line) keptBack(it outbox.Item) error {
-	set, _ := l.settings()
-	now := time.UnixMicro(l.c.DB.Time())
+// Pace keeps what goes out of a channel within its settings. The zero value is ready; it
+// is safe for concurrent use.
+type Pace struct {
+	mu    sync.Mutex
+	rates map[string]*rate // by conversation
+}
+
+// KeptBack is why an item must wait: quiet hours for what nobody waits for, or the limit of
+// its chat. If it returns nil, the item counts as said.
+func (p *Pace) KeptBack(set Settings, it outbox.Item, now time.Time) error {
 	if left := set.keptBack(now); left > 0 && it.Unasked {
 		return &outbox.RetryAfter{After: min(left, 10*time.Minute), Err: fault.New(fault.Unavailable, "quiet hours: it is kept back for %s", left.Round(time.Second)), Kept: true}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.rates[it.Conversation]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.rates[it.Conversation]
 	if r == nil {
-		if len(l.rates) >= maxRates {
-			clear(l.rates)
+		if p.rates == nil || len(p.rates) >= maxRates {
+			p.rates = map[string]*rate{}
 		}
 		r = &rate{}
-		l.rates[it.Conversation] = r
+		p.rates[it.Conversation] = r
 	}
 	for len(r.at) > 0 && now.Sub(r.at[0]) >= time.Minute {
 		r.at = r.at[1:]
@@ -41,4 +47,19 @@ func (l *line) keptBack(it outbox.Item) error {
 	}
 	r.at = append(r.at, now)
 	return nil
+}
+
+// Unsaid takes back that an item was said: it was not handed to anybody.
+func (p *Pace) Unsaid(it outbox.Item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.rates[it.Conversation]; r != nil && len(r.at) > 0 {
+		r.at = r.at[:len(r.at)-1]
+	}
+}
+
+// keptBack is why an item must wait.
+func (l *line) keptBack(it outbox.Item) error {
+	set, _ := l.settings()
+	return l.pace.KeptBack(set, it, time.UnixMicro(l.c.DB.Time()))
 }
