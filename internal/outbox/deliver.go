@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -365,7 +366,11 @@ func (o *Outbox) probe(it Item, s Prober) {
 		case answer == Happened:
 			o.settle(tx, cur, receipt, nil, false)
 		case answer == DidNotHappen:
-			cur.State, cur.owner, cur.NextAt, cur.probes = Queued, "", tx.Now(), 0
+			cur.State, cur.owner, cur.NextAt, cur.probes = Queued, "", tx.Now()+o.backoff(cur.Attempts).Microseconds(), 0
+			if cur.Attempts >= o.opt.Attempts || tx.Now()-cur.since >= o.opt.GiveUp.Microseconds() {
+				cur.State = Failed // it surely was not sent, and it was tried as often as anything is
+				cur.ErrorClass, cur.Error = fault.Unavailable, "it was tried "+strconv.Itoa(cur.Attempts)+" times, and was never sent"
+			}
 		default:
 			o.settle(tx, cur, Receipt{}, fault.New(fault.Unknown, "it may or may not have arrived: the channel cannot tell"), false)
 		}

@@ -346,6 +346,38 @@ type sendFunc func(ctx context.Context, it Item) (Receipt, error)
 
 func (f sendFunc) Send(ctx context.Context, it Item) (Receipt, error) { return f(ctx, it) }
 
+// A channel that breaks at every send, and then says that nothing was sent, is tried with
+// growing pauses and given up like any other.
+func TestASendThatNeverHappensIsGivenUp(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind dbtest.Kind) {
+		b := setup(t, kind, Options{Attempts: 3})
+		tries := 0
+		p := &probed{}
+		p.next = func(Item) (bool, error) {
+			tries++
+			return false, errors.New("the connection broke")
+		}
+		if err := b.senders.Add("asked", p); err != nil {
+			t.Fatal(err)
+		}
+		it := b.put(say("c", "asked", 0))
+		for range 4 {
+			b.round() // nothing passes meanwhile: it waits
+		}
+		if tries != 1 {
+			t.Errorf("it was tried %d times at once", tries)
+		}
+		for range 20 {
+			b.round()
+			b.pass(time.Minute)
+		}
+		if got := b.get(it.ID); got.State != Failed || tries != 3 || !strings.Contains(got.Error, "never sent") {
+			t.Errorf("%d tries: %+v", tries, got)
+		}
+	})
+}
+
 func TestFailureIsToldAndTheNextGoesOut(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, kind dbtest.Kind) {
