@@ -89,6 +89,13 @@ func TestConstructs(t *testing.T) {
 			slack: "at https://a.b/c_d_e now", discord: "at https://a.b/c_d_e now", whatsapp: "at https://a.b/c_d_e now", plain: "at https://a.b/c_d_e now",
 		},
 		{
+			name: "bare addresses with marks", md: "https://a.b/_c_(d)_e https://a.b/@here/~f ~g ~h https://a.b/@channel", telegram: "https://a.b/_c_(d)_e https://a.b/@here/~f ~g ~h https://a.b/@channel",
+			slack:    "https://a.b/_c_(d)_e https://a.b/%40here/~{zw}f ~{zw}g ~{zw}h https://a.b/%40channel",
+			discord:  "https://a.b/_c_(d)_e https://a.b/%40here/\\~f \\~g \\~h https://a.b/%40channel",
+			whatsapp: "https://a.b/_c_(d)_e https://a.b/@here/~{zw}f ~{zw}g ~{zw}h https://a.b/@channel",
+			plain:    "https://a.b/_c_(d)_e https://a.b/@here/~f ~g ~h https://a.b/@channel", safely: "https://a.b/_c_(d)_e https://a.b/%40here/~{zw}f ~{zw}g ~{zw}h https://a.b/%40channel",
+		},
+		{
 			name: "link that shows another address", md: "[https://bank.example](https://evil.example/x)", telegram: "https://bank.example (https://evil.example/x)",
 			entities: []Entity{{Type: "text_link", Offset: 22, Length: 22, URL: "https://evil.example/x"}},
 			slack:    "https://bank.example (<https://evil.example/x>)", discord: "https://bank.example (https://evil.example/x)",

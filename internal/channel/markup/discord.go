@@ -81,14 +81,3 @@ func blockMark(text string) int {
 	}
 	return 0
 }
-
-// address is how long the address is that a text begins with; 0 if it begins with none.
-func address(text string) int {
-	if !strings.HasPrefix(text, "https://") && !strings.HasPrefix(text, "http://") {
-		return 0
-	}
-	if n := strings.IndexAny(text, " \t<>`|*\\[]"); n >= 0 {
-		return n
-	}
-	return len(text)
-}

@@ -262,7 +262,8 @@ func (f *flattener) finish() {
 	}
 }
 
-// hush puts a character that nobody sees between an @ and a name that stands for all.
+// hush puts a character that nobody sees between an @ and a name that stands for all. In an
+// address, which would lead elsewhere with it, the @ is written in the other way there is.
 func hush(l *line, angles bool) {
 	for i := range l.runs {
 		r := &l.runs[i]
@@ -270,10 +271,21 @@ func hush(l *line, angles bool) {
 			continue
 		}
 		var b strings.Builder
+		address := false
 		for j := range len(r.text) {
-			b.WriteByte(r.text[j])
-			if r.text[j] == '@' && (calls(l, i, j+1) || angles && opened(l, i, j)) {
-				b.WriteString(zwsp)
+			c := r.text[j]
+			if c <= ' ' {
+				address = false
+			} else if c == ':' && r.style != code {
+				address = address || strings.HasPrefix(r.text[j:], "://")
+			}
+			switch {
+			case c != '@' || !calls(l, i, j+1) && !(angles && opened(l, i, j)):
+				b.WriteByte(c)
+			case address:
+				b.WriteString("%40")
+			default:
+				b.WriteString("@" + zwsp)
 			}
 		}
 		r.text = b.String()

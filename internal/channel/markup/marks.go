@@ -276,22 +276,31 @@ func (w *weaver) tally() map[byte]int {
 }
 
 // muffle puts characters that nobody sees beside marks that would be taken for formatting,
-// for networks that have no other way to write them.
+// for networks that have no other way to write them. An address stays as it is: it would
+// lead elsewhere.
 func muffle(e *edge, text, hot string) string {
 	if !strings.ContainsAny(text, hot) {
 		return text
 	}
 	var b strings.Builder
 	prev := e.prev
-	for i, r := range text {
+	for i := 0; i < len(text); {
+		if n := address(text[i:]); n > 0 && !word(prev) {
+			b.WriteString(text[i : i+n])
+			i += n
+			prev, _ = utf8.DecodeLastRuneInString(text[:i])
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		i += size
 		if r >= 0x80 || !strings.ContainsRune(hot, r) {
 			b.WriteRune(r)
 			prev = r
 			continue
 		}
 		next := e.next
-		if i+1 < len(text) {
-			next, _ = utf8.DecodeRuneInString(text[i+1:])
+		if i < len(text) {
+			next, _ = utf8.DecodeRuneInString(text[i:])
 		}
 		within := strings.ContainsRune(e.inside, r)
 		if within && prev != 0 {

@@ -79,6 +79,7 @@ var markdown = parser.NewParser(
 		util.Prioritized(parser.NewCodeSpanParser(), 100),
 		util.Prioritized(parser.NewLinkParser(), 200),
 		util.Prioritized(parser.NewAutoLinkParser(), 300),
+		util.Prioritized(bareAddress{}, 400),
 		util.Prioritized(parser.NewEmphasisParser(), 500),
 		util.Prioritized(extension.NewStrikethroughParser(), 500),
 	),

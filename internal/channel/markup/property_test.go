@@ -141,7 +141,7 @@ func TestHostileTextIsBoundedWork(t *testing.T) {
 	}
 	for _, s := range []string{
 		"[", "![", ">", "> ", "- ", "* ", "1. ", "*a_ ", "_*", "~", "`", "[a](b \"", "[a]: b \"\n", "<!--", "|", "|a", "\\|`", "# ", "> - ", "[a][", "[[a](http://b)",
-		"\u0301", "🇩", "@here", "<http://", "**a ", "\n",
+		"\u0301", "🇩", "@here", "<http://", " http://a_", "**a ", "\n",
 	} {
 		hostile["many "+s] = strings.Repeat(s, 1<<20/len(s))
 	}
