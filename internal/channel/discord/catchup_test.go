@@ -192,3 +192,27 @@ func TestAChannelThatIsNewToOmbudIsReadToo(t *testing.T) {
 		t.Errorf("%q", texts(got))
 	}
 }
+
+func TestReadingUpWaitsForTheRolesOfItsGuild(t *testing.T) {
+	t.Parallel()
+	b := away(t)
+	b.set.settle = time.Hour
+	b.places = newPlaces(b.api) // as after a restart
+	b.server.HoldGuild()
+	b.server.Say(discordtest.Message{ChannelID: discordtest.General, Content: "<@&" + discordtest.Admins + ">", MentionRoles: []string{discordtest.Admins}})
+	b.start()
+	b.up(2)
+	b.server.TellGuild()
+	if m := b.taken(4)[3]; !m.MentionsMe || m.Text != "@admins" {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestAGuildThatIsAwayIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	b := away(t)
+	b.server.HoldGuild()
+	b.server.Write(discordtest.DM, "hello")
+	b.start()
+	b.taken(4)
+}

@@ -112,15 +112,26 @@ func TestASilentGatewayIsLeft(t *testing.T) {
 func TestHeartbeatsKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.server.Heartbeat(40 * time.Millisecond)
+	b.server.Heartbeat(500 * time.Millisecond)
 	b.start()
 	b.up(1)
-	b.server.Ping()
-	if err := wait(b.ctx, 400*time.Millisecond); err != nil {
-		t.Fatal(err)
+	if !b.server.Until(b.ctx, func() bool { return b.server.Beats() > 4 }) {
+		t.Fatalf("%d heartbeats", b.server.Beats())
 	}
 	if s := b.in.Now(); len(s.Ups) != 1 || len(s.Downs) != 0 {
 		t.Errorf("%d times up, trouble %v", len(s.Ups), s.Downs)
+	}
+}
+
+func TestAHeartbeatThatIsAskedForComesAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.server.Heartbeat(time.Hour)
+	b.start()
+	b.up(1)
+	b.server.Ping()
+	if !b.server.Until(b.ctx, func() bool { return b.server.Beats() == 1 }) {
+		t.Errorf("%d heartbeats", b.server.Beats())
 	}
 }
 
@@ -223,6 +234,24 @@ func TestWhatTheGatewayAsks(t *testing.T) {
 			}
 			if w := b.waited(); len(w) != 1 || w[0] < c.least || w[0] > 5*time.Second {
 				t.Errorf("waited %v", w)
+			}
+		})
+	}
+}
+
+func TestAPlaceToGoOnAtThatIsNone(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"ws://127.0.0.1:1", "ws://169.254.169.254/", "http://x", "wss://a:b@127.0.0.1", "::"} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.server.ResumeAt(address)
+			b.start()
+			b.up(1)
+			b.server.Drop(4000)
+			b.up(2)
+			if b.server.Resumed() != 1 || b.server.Identified() != 1 {
+				t.Errorf("resumed %d, identified %d", b.server.Resumed(), b.server.Identified())
 			}
 		})
 	}

@@ -287,3 +287,19 @@ func TestWhereDiscordIs(t *testing.T) {
 		}
 	}
 }
+
+func TestNoErrorHasTheAddressOfACall(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const token = "aW50ZXJhY3Rpb24"
+	for _, f := range []discordtest.Fault{discordtest.LostBefore, discordtest.LostAfter, discordtest.Hang, discordtest.Cut, discordtest.Garbage, discordtest.Broken, discordtest.TooMany} {
+		b.server.Fault("/interactions", f, 1)
+		ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
+		var out made
+		err := b.api.call(ctx, "POST", "/interactions/1/"+token+"/callback", callback{6}, &out)
+		cancel()
+		if err == nil || strings.Contains(err.Error(), token) || strings.Contains(err.Error(), b.server.Token) {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}

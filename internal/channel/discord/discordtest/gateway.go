@@ -1,10 +1,12 @@
 package discordtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -36,8 +38,9 @@ type frame struct {
 }
 
 type conn struct {
-	ws *websocket.Conn
-	mu sync.Mutex // of writing
+	ws    *websocket.Conn
+	mu    sync.Mutex  // of writing
+	ended atomic.Bool // by the server: a client that repeats its close code ends no session
 }
 
 func (c *conn) send(f frame) {
@@ -49,6 +52,7 @@ func (c *conn) send(f frame) {
 
 // end closes with a code; 1006 closes without a word.
 func (c *conn) end(code int) {
+	c.ended.Store(true)
 	if code != 1006 {
 		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(time.Second))
 	}
@@ -71,6 +75,9 @@ func (s *Server) Portal(content bool) { s.update(func() { s.content = content })
 func (s *Server) StartLimit(remaining int, reset time.Duration) {
 	s.update(func() { s.remaining, s.reset = remaining, reset })
 }
+
+// ResumeAt makes new sessions be told another place to go on at.
+func (s *Server) ResumeAt(address string) { s.update(func() { s.resumeAt = address }) }
 
 // Drop closes all connections with a code; 1006 without one.
 func (s *Server) Drop(code int) { s.all(func(c *conn) { c.end(code) }) }
@@ -179,7 +186,7 @@ func (s *Server) read(c *conn, beat time.Duration) {
 	for {
 		_ = c.ws.SetReadDeadline(last.Add(beat + beat/2))
 		_, data, err := c.ws.ReadMessage()
-		if websocket.IsCloseError(err, 1000, 1001) && mine != nil {
+		if websocket.IsCloseError(err, 1000, 1001) && mine != nil && !c.ended.Load() {
 			s.update(func() { delete(s.sessions, mine.id) }) // whoever closes so wants no more of it
 		}
 		if err != nil {
@@ -194,9 +201,8 @@ func (s *Server) read(c *conn, beat time.Duration) {
 		switch h.Op {
 		case 1:
 			last = time.Now()
-			s.mu.Lock()
-			mute := s.mute
-			s.mu.Unlock()
+			mute := false
+			s.update(func() { s.beats, mute = s.beats+1, s.mute })
 			if !mute {
 				c.send(frame{Op: 11})
 			}
@@ -282,11 +288,24 @@ func (s *Server) identify(c *conn, intents int) *session {
 		App    struct {
 			ID string `json:"id"`
 		} `json:"application"`
-	}{V: 10, User: s.Bot, ID: one.id, Resume: s.ws("/resume"), Guilds: []unavailable{{Guild, true}}})
-	if intents&intentGuilds != 0 {
+	}{V: 10, User: s.Bot, ID: one.id, Resume: cmp.Or(s.resumeAt, s.ws("/resume")), Guilds: []unavailable{{Guild, true}}})
+	if intents&intentGuilds != 0 && !s.held {
 		one.dispatch("GUILD_CREATE", s.guild())
 	}
 	return one
+}
+
+// HoldGuild makes a new session wait for its guild, until it is told of it by TellGuild.
+func (s *Server) HoldGuild() { s.update(func() { s.held = true }) }
+
+// TellGuild dispatches GUILD_CREATE.
+func (s *Server) TellGuild() { s.update(func() { s.dispatch("GUILD_CREATE", s.guild()) }) }
+
+// Beats is how many heartbeats came.
+func (s *Server) Beats() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.beats
 }
 
 func (s *Server) resume(c *conn, id string, seq int64) (*session, int) {

@@ -42,32 +42,33 @@ type Server struct {
 	done    chan struct{}
 	gateway sync.WaitGroup // of the connections
 
-	mu          sync.Mutex
-	changed     chan struct{} // closed at each change
-	lastID      int64
-	channels    map[string]Channel
-	denied      map[string]int // channel → error code
-	messages    map[string][]Message
-	sent        []Message
-	nonces      map[string]Message
-	calls       []string
-	faults      []*fault
-	limit       int
-	window      time.Duration
-	buckets     map[string]*bucket
-	press       map[string]*pressed
-	sessions    map[string]*session
-	conns       map[*conn]bool
-	beat        time.Duration
-	mute        bool
-	refuse      int // close code for those who identify; 0: none
-	content     bool
-	remaining   int
-	reset       time.Duration
-	identifies  int
-	resumes     int
-	typed       []string
-	withoutFrom string
+	mu         sync.Mutex
+	changed    chan struct{} // closed at each change
+	lastID     int64
+	channels   map[string]Channel
+	denied     map[string]int // channel → error code
+	messages   map[string][]Message
+	sent       []Message
+	nonces     map[string]Message
+	calls      []string
+	faults     []*fault
+	limit      int
+	window     time.Duration
+	buckets    map[string]*bucket
+	press      map[string]*pressed
+	sessions   map[string]*session
+	conns      map[*conn]bool
+	beat       time.Duration
+	mute       bool
+	beats      int
+	held       bool
+	refuse     int // close code for those who identify; 0: none
+	content    bool
+	remaining  int
+	reset      time.Duration
+	identifies int
+	resumes    int
+	typed      []string
 }
 
 type pressed struct {
@@ -297,7 +298,7 @@ func (s *Server) guild() guild {
 	}, Members: []guildMember{{User: s.Bot, Member: Member{Roles: []string{BotRole, Admins}, JoinedAt: "2024-02-03T04:05:06.000000+00:00"}}}}
 	for _, id := range slices.Sorted(maps.Keys(s.channels)) {
 		switch c := s.channels[id]; {
-		case c.GuildID == "" || c.ID == s.withoutFrom:
+		case c.GuildID == "":
 		case c.Type == 11:
 			g.Threads = append(g.Threads, c)
 		default:
@@ -306,9 +307,6 @@ func (s *Server) guild() guild {
 	}
 	return g
 }
-
-// Untold leaves a channel out of what the Gateway tells of its guild.
-func (s *Server) Untold(channel string) { s.update(func() { s.withoutFrom = channel }) }
 
 func (s *Server) routes() http.Handler {
 	api := http.NewServeMux()
