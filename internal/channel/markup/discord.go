@@ -10,7 +10,7 @@ const discordLimit = 2000 // UTF-16 units: never less than the characters Discor
 // Discord makes messages of Markdown in Discord's own, of at most 2,000 UTF-16 units. What
 // Discord would take for a mark is escaped, and @everyone, @here and <@…> are broken up.
 func Discord(md string) []Piece {
-	d := dialect{bullets: []string{"-"}, schemes: []string{"https", "http", "mailto"}, maxURL: 900, quiet: true, angles: true}
+	d := dialect{bullets: []string{"-"}, schemes: []string{"https", "http", "mailto"}, maxURL: 900, columns: screen, quiet: true, angles: true}
 	p := marks{
 		styles: [3]string{"**", "_", "~~"},
 		tight:  "_",

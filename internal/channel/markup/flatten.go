@@ -19,6 +19,7 @@ type dialect struct {
 	bullets []string // of lists in lists; the last is for all deeper ones
 	schemes []string // what a link may begin with
 	maxURL  int      // bytes: a link with a longer one is shown as it was written
+	columns int      // a wider table is shown as a list
 	quiet   bool     // nothing in a text may call people
 	angles  bool     // also not <@…
 }

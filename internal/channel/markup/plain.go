@@ -12,7 +12,7 @@ func Plain(md string, limit int) []Piece {
 		limit = plainLimit
 	}
 	limit = max(limit, minLimit)
-	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto"}, maxURL: min(limit/4, 2048)}
+	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto"}, maxURL: min(limit/4, 2048), columns: screen}
 	return render(md, &d, plainPen{}, nil, utf16s, limit)
 }
 

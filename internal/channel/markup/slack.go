@@ -9,7 +9,7 @@ const slackLimit = 3800 // characters; Slack takes 40,000 and tears what is long
 // @here and @everyone are broken up. Slack knows no escape for its other marks: those that
 // it would take for formatting get a zero-width space.
 func Slack(md string) []Piece {
-	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto"}, maxURL: 600, quiet: true}
+	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto"}, maxURL: 600, columns: screen, quiet: true}
 	p := marks{
 		styles: [3]string{"*", "_", "~"},
 		tight:  "*_~`",

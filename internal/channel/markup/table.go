@@ -7,8 +7,11 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 )
 
-// maxColumns is how wide a table may be to be shown as one.
-const maxColumns = 100
+// How wide a table may be to be shown as one, in characters.
+const (
+	phone  = 60 // where most people read on one
+	screen = 100
+)
 
 // table adds a table: aligned, as code, whose characters are all as wide. One that is too
 // wide for a screen would be torn apart there; it becomes a list.
@@ -34,7 +37,7 @@ func (f *flattener) table(t *east.Table) {
 		}
 		total += widths[i] + 2
 	}
-	if total > maxColumns && len(rows) > 1 {
+	if total > f.d.columns && len(rows) > 1 {
 		f.records(rows)
 		return
 	}

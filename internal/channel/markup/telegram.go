@@ -12,7 +12,7 @@ const telegramLimit = 4096 // UTF-16 units of a message
 // at most 4096 UTF-16 units and 100 entities, which come in their order and lie in each
 // other or apart. There is no parse mode, so nothing in a text is taken for a mark.
 func Telegram(md string) []Piece {
-	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto", "tg"}, maxURL: 2048}
+	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto", "tg"}, maxURL: 2048, columns: phone}
 	return render(md, &d, entityPen{}, nil, utf16s, telegramLimit)
 }
 

@@ -12,7 +12,7 @@ func WhatsApp(md string, maxBytes int) []Piece {
 		maxBytes = whatsAppLimit
 	}
 	maxBytes = max(maxBytes, minLimit)
-	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto"}, maxURL: maxBytes / 4}
+	d := dialect{bullets: dots, schemes: []string{"https", "http", "mailto"}, maxURL: maxBytes / 4, columns: phone}
 	p := marks{
 		styles: [3]string{"*", "_", "~"},
 		tight:  "*_~`",
