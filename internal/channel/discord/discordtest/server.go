@@ -62,6 +62,7 @@ type Server struct {
 	mute       bool
 	beats      int
 	held       bool
+	resumeAt   string
 	refuse     int // close code for those who identify; 0: none
 	content    bool
 	remaining  int
