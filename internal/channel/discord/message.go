@@ -36,13 +36,13 @@ func received(m message, me channel.Me, in room, k known) channel.Received {
 		ID: m.ID, Chat: m.ChannelID, Group: in.GuildID != "",
 		Sender: m.Author.ID, SenderName: nameOf(m.Author, m.Member), At: timeOf(m.ID),
 		Own: me.Is(m.Author.ID), Bot: m.Author.Bot || m.WebhookID != "",
-		Text: textOf(m, me, in.GuildID, k),
 	}
+	m.Content, r.Command = command(m.Content, me, r.Group)
+	r.Text = textOf(m, me, in.GuildID, k)
 	r.MentionsMe = slices.ContainsFunc(m.Mentions, func(u user) bool { return me.Is(u.ID) }) ||
 		slices.ContainsFunc(m.MentionRoles, func(id string) bool { return k.isMine(in.GuildID, id) })
 	// A reply names its author in mentions unless the ping was turned off; this counts both.
 	r.QuotesMe = m.Referenced != nil && me.Is(m.Referenced.Author.ID)
-	r.Command = command(m.Content, me, r.Group)
 	switch {
 	case in.Name != "":
 		r.Title = "#" + in.Name
@@ -52,14 +52,13 @@ func received(m message, me channel.Me, in room, k known) channel.Received {
 	return r
 }
 
-// command reports whether a text begins with a slash: after a mention of ombud, or in a
-// direct chat.
-func command(text string, me channel.Me, group bool) bool {
-	text = strings.TrimSpace(text)
-	if id, rest, ok := leading(text); ok && me.Is(id) {
-		return strings.HasPrefix(strings.TrimSpace(rest), "/")
+// command reports whether a text begins with a slash, after a mention of ombud or in a
+// direct chat, and returns it without that mention: commands are known by their first word.
+func command(text string, me channel.Me, group bool) (string, bool) {
+	if id, rest, ok := leading(strings.TrimSpace(text)); ok && me.Is(id) && strings.HasPrefix(strings.TrimSpace(rest), "/") {
+		return strings.TrimSpace(rest), true
 	}
-	return !group && strings.HasPrefix(text, "/")
+	return text, !group && strings.HasPrefix(strings.TrimSpace(text), "/")
 }
 
 // leading splits off the mention of a user that a text begins with.

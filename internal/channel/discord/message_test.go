@@ -114,6 +114,32 @@ func TestWhatAMessageSays(t *testing.T) {
 	}
 }
 
+func TestCommandsAreKnownByTheirFirstWord(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]struct{ direct, group string }{ // "": it is none
+		"/stop now":        {"/stop now", ""},
+		" /stop":           {"/stop", ""},
+		"<@1> /stop":       {"/stop", "/stop"},
+		"<@!1>/stop <@1>":  {"/stop @ombud", "/stop @ombud"},
+		"<@2> /stop":       {"", ""},
+		"say /stop":        {"", ""},
+		"<@1> say /stop":   {"", ""},
+		"<@1 /stop":        {"", ""},
+		"<@1> <@1> /stop":  {"", ""},
+		"`<@1>` /stop":     {"", ""},
+		"pair ABCD-EFGH":   {"", ""},
+		"/pair ABCD-EFGH ": {"/pair ABCD-EFGH", ""},
+	} {
+		for guild, want := range map[string]string{"": want.direct, "9": want.group} {
+			m := message{ID: "100", Author: user{ID: "2"}, body: body{Content: content}}
+			r := received(m, ombud, room{ID: "5", GuildID: guild}, names{})
+			if r.Command != (want != "") || r.Command && r.Text != want {
+				t.Errorf("%q in guild %q: %v %q, want %q", content, guild, r.Command, r.Text, want)
+			}
+		}
+	}
+}
+
 func TestWhoWroteAndWhere(t *testing.T) {
 	t.Parallel()
 	m := decode[message](t, `{"id":"175928847299117063","type":0,`+base+`,"guild_id":"9","member":{"nick":"The Countess","roles":[]},"author":`+ada+`,"content":"hi"}`)
