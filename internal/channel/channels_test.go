@@ -123,7 +123,7 @@ func TestWhoIsAnswered(t *testing.T) {
 			if _, err := s.Set(t.Context(), Change{Name: "net", Values: []string{"strangers=" + string(c.strangers)}}, "operator"); err != nil {
 				t.Fatal(err)
 			}
-			s.until("it listens", func() bool { s.net.mu.Lock(); defer s.net.mu.Unlock(); return s.net.in != nil })
+			s.until("it listens", func() bool { return s.net.intake() != nil })
 			c.m.ID, c.m.Text = string(rune('a'+i)), "hello"
 			in := s.hear(c.m)
 			if in.Addressed != string(c.addressed) || in.Overheard != (c.addressed == NotAsked) || in.Tier != c.tier || in.Control != c.control {
@@ -183,7 +183,7 @@ func TestTheCursorMovesWithItsMessage(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *site) {
 		s.add(nil)
-		in := s.net.in
+		in := s.net.intake()
 		cursor := func() string {
 			c, err := in.Cursor(t.Context())
 			if err != nil {

@@ -104,11 +104,11 @@ func TestWhatArrivedIsSettledLate(t *testing.T) {
 			t.Fatalf("%+v", it)
 		}
 		for _, key := range []string{"", "x", id, id + "/x", id + "/7", "obx_none/0"} {
-			if err := s.net.in.Arrived(t.Context(), key, "9"); err != nil || s.item(id).State != outbox.Uncertain {
+			if err := s.net.intake().Arrived(t.Context(), key, "9"); err != nil || s.item(id).State != outbox.Uncertain {
 				t.Errorf("%q: %v", key, err)
 			}
 		}
-		if err := s.net.in.Arrived(t.Context(), id+"/0", "9"); err != nil || s.item(id).State != outbox.Delivered {
+		if err := s.net.intake().Arrived(t.Context(), id+"/0", "9"); err != nil || s.item(id).State != outbox.Delivered {
 			t.Errorf("%v %+v", err, s.item(id))
 		}
 	})

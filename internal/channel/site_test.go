@@ -53,17 +53,18 @@ type site struct {
 // talks stands for the agents: it judges messages in a transaction of the store, as they
 // do, keeps them, and keeps what comes again apart.
 type talks struct {
-	db      *db.DB
-	mu      sync.Mutex
-	in      []agent.Inbound
-	said    []string // notices to the sender
-	keys    map[string]bool
-	notices []string // to the operator
-	pressed []string
-	fail    error
-	run     string          // that a message starts
-	notes   chan agent.Note // of it
-	over    atomic.Bool
+	db       *db.DB
+	mu       sync.Mutex
+	in       []agent.Inbound
+	said     []string // notices to the sender
+	keys     map[string]bool
+	noticing sync.Mutex
+	notices  []string // to the operator
+	pressed  []string
+	fail     error
+	run      string          // that a message starts
+	notes    chan agent.Note // of it
+	over     atomic.Bool
 }
 
 func (c *talks) Intake(ctx context.Context, in agent.Inbound) (out agent.Accepted, err error) {
@@ -105,7 +106,11 @@ func (c *talks) PressTx(_ context.Context, _ *db.Tx, approval string, yes bool, 
 }
 
 func (c *talks) NoticeTx(_ context.Context, tx *db.Tx, _, text string) error {
-	tx.AfterCommit(func() { c.notices = append(c.notices, text) })
+	tx.AfterCommit(func() {
+		c.noticing.Lock()
+		defer c.noticing.Unlock()
+		c.notices = append(c.notices, text)
+	})
 	return nil
 }
 
@@ -114,8 +119,8 @@ func (c *talks) Watch(string) (<-chan agent.Note, func()) { return c.notes, func
 func (c *talks) Over(context.Context, string) bool { return c.over.Load() }
 
 func (c *talks) told() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.noticing.Lock()
+	defer c.noticing.Unlock()
 	return slices.Clone(c.notices)
 }
 
@@ -165,6 +170,13 @@ func (n *network) Run(ctx context.Context, in Intake) error {
 	in.Up(Me{ID: "me", Name: "@me"})
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// intake is where what was run last puts messages.
+func (n *network) intake() Intake {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.in
 }
 
 // Render makes a piece of each word.
@@ -311,7 +323,7 @@ func (s *site) add(values map[string]string) Info {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.until("it listens", func() bool { s.net.mu.Lock(); defer s.net.mu.Unlock(); return s.net.in != nil })
+	s.until("it listens", func() bool { return s.net.intake() != nil })
 	return i
 }
 
@@ -368,7 +380,7 @@ func (s *site) ended(id string) outbox.Item {
 // hear takes a message in from the network.
 func (s *site) hear(m Received) agent.Inbound {
 	s.t.Helper()
-	if err := s.net.in.Take(s.t.Context(), m); err != nil {
+	if err := s.net.intake().Take(s.t.Context(), m); err != nil {
 		s.t.Fatal(err)
 	}
 	s.talks.mu.Lock()
