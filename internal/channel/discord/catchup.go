@@ -102,15 +102,22 @@ func (b *behind) begin(channels map[string]string, guilds []server, settle time.
 	}
 }
 
-// arrived adds the channels of a guild in which somebody wrote for the first time since
-// the last message that was taken in anywhere.
+// arrived looks at the last messages of a guild's channels: where there is nothing new is
+// nothing to read, and where somebody wrote for the first time since the last message that
+// was taken in anywhere, there is.
 func (b *behind) arrived(s server) {
 	if !b.guilds[s.ID] {
 		return // it was joined just now
 	}
 	delete(b.guilds, s.ID)
 	for _, r := range slices.Concat(s.Channels, s.Threads) {
-		if b.mark != "" && snowflake(r.ID) && snowflake(r.Last) && later(r.Last, b.mark) && b.seen[r.ID] == "" && len(b.after) < 2*maxChannels {
+		switch {
+		case !snowflake(r.ID) || !snowflake(r.Last):
+		case b.has(r.ID):
+			if !later(r.Last, b.after[r.ID]) {
+				b.done(r.ID)
+			}
+		case b.mark != "" && later(r.Last, b.mark) && b.seen[r.ID] == "" && len(b.after) < 2*maxChannels:
 			b.after[r.ID] = b.mark
 		}
 	}
@@ -137,11 +144,17 @@ func (b *behind) first() string {
 }
 
 // readUp takes in what was written in a channel since the last message. If that cannot be
-// done now, the channel stays behind; if Discord says never, it is let go.
-func (r *runner) readUp(ctx context.Context, channel string) {
+// done now, the channel stays behind; if Discord says never, it is let go. An error is the
+// store's, or that of the end of ctx: nothing of the channel may be taken in before it.
+func (r *runner) readUp(ctx context.Context, channel string) error {
 	err := r.readChannel(ctx, channel, r.behind.after[channel])
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if _, ok := errors.AsType[*unkept](err); ok {
+		return err
+	}
 	switch {
-	case ctx.Err() != nil:
 	case err == nil:
 		r.behind.done(channel)
 		if r.told {
@@ -153,11 +166,12 @@ func (r *runner) readUp(ctx context.Context, channel string) {
 	default:
 		if e, ok := errors.AsType[*outbox.RetryAfter](err); ok {
 			r.behind.when[channel] = time.Now().Add(e.After)
-			return // that is no trouble
+			return nil // that is no trouble
 		}
 		r.behind.when[channel] = time.Now().Add(r.set.retry)
 		r.down(fault.New(fault.Unavailable, "what was written in channel %s meanwhile cannot be read: %w", channel, err))
 	}
+	return nil
 }
 
 func (r *runner) readChannel(ctx context.Context, channel, after string) error {

@@ -216,3 +216,64 @@ func TestAGuildThatIsAwayIsNotWaitedForLong(t *testing.T) {
 	b.start()
 	b.taken(4)
 }
+
+func TestWhereNothingIsNewNothingIsRead(t *testing.T) {
+	t.Parallel()
+	b := away(t)
+	b.server.Write(discordtest.Thread, "new")
+	b.start()
+	b.taken(4)
+	b.server.Write(discordtest.General, "now")
+	b.taken(5)
+	for channel, want := range map[string]int{discordtest.General: 0, discordtest.Thread: 1} {
+		if n := len(b.server.Calls("GET /channels/" + channel + "/messages")); n != want {
+			t.Errorf("channel %s was read %d times, want %d", channel, n, want)
+		}
+	}
+}
+
+// Whenever an adapter is stopped, dropped or finds no store: each message is taken in once,
+// and in each channel in order.
+func TestStoppedAtAnyMomentItLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.start()
+	b.up(1)
+	chats := []string{discordtest.DM, discordtest.General, discordtest.Thread}
+	for _, chat := range chats {
+		b.server.Write(chat, "-1")
+	}
+	b.taken(len(chats))
+	const rounds = 60
+	for n := range rounds {
+		for _, chat := range chats {
+			b.server.Write(chat, fmt.Sprint(n))
+		}
+		switch n % 5 {
+		case 0:
+			_ = b.stop()
+			b.server.Forget()
+			b.start()
+		case 1:
+			b.server.Drop(1006)
+		case 2:
+			b.in.FailNext(2)
+		case 3:
+			b.server.Forget()
+			b.server.Drop(4000)
+		case 4:
+			b.server.AskToReconnect()
+		}
+		if n%7 == 0 {
+			b.until("a message", func(s channeltest.Seen) bool { return len(s.Taken) > n })
+		}
+	}
+	b.taken((rounds + 1) * len(chats))
+	next := map[string]int{discordtest.DM: -1, discordtest.General: -1, discordtest.Thread: -1}
+	for _, m := range b.in.Now().Taken {
+		if m.Text != fmt.Sprint(next[m.Chat]) {
+			t.Errorf("%s in %s, want %d", m.Text, m.Chat, next[m.Chat])
+		}
+		next[m.Chat]++
+	}
+}

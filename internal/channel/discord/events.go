@@ -91,8 +91,7 @@ func (r *runner) message(ctx context.Context, m message) error {
 		return nil
 	}
 	if r.behind.has(m.ChannelID) {
-		r.readUp(ctx, m.ChannelID)
-		if err := ctx.Err(); err != nil {
+		if err := r.readUp(ctx, m.ChannelID); err != nil {
 			return err
 		}
 	}
@@ -118,10 +117,13 @@ func (r *runner) take(ctx context.Context, m message, in room, move bool) error 
 	return nil
 }
 
-// notKept is the store's error, whose class says nothing of Discord.
-func notKept(err error) error {
-	return fault.New(fault.Unavailable, "what was written could not be kept: %w", err)
-}
+// unkept is the store's error, whose class says nothing of Discord.
+type unkept struct{ err error }
+
+func (e *unkept) Error() string { return "what was written could not be kept: " + e.err.Error() }
+func (e *unkept) Unwrap() error { return e.err }
+
+func notKept(err error) error { return fault.New(fault.Unavailable, "%w", &unkept{err}) }
 
 // press takes in the press of a button, and only then tells Discord so.
 func (r *runner) press(ctx context.Context, p press) error {

@@ -204,7 +204,9 @@ func (r *runner) handle(ctx context.Context, l *link, zombie <-chan error) error
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-now:
-			r.readUp(ctx, r.behind.first())
+			if err := r.readUp(ctx, r.behind.first()); err != nil {
+				return err
+			}
 		case <-retry.C:
 		}
 	}
