@@ -41,6 +41,8 @@ type Received struct {
 	MentionsMe bool // by an id of ombud's in the structure of the message, not by its text alone
 	QuotesMe   bool // it answers a message of ombud's
 	Command    bool // it is a command to ombud, or to nobody by name in a direct chat
+	Elsewhere  bool // it is a command to another program, by its name
+	Forwarded  bool // the sender passes on what somebody else wrote: it is data, whoever sends it
 
 	// Press, if set, is a press of a button of a question; Text is then what was pressed.
 	Press *Press

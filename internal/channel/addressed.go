@@ -42,6 +42,8 @@ func Addressed(m Received, mode Mode) Why {
 		return Mentioned
 	case m.QuotesMe:
 		return Replied
+	case m.Elsewhere:
+		return NotAsked
 	case mode == Always:
 		return EveryOne
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/policy"
 )
@@ -110,6 +111,8 @@ func TestWhoIsAnswered(t *testing.T) {
 			{"somebody known, by a reply", Received{Chat: "team", Group: true, Sender: "bob", QuotesMe: true}, Ignore, Replied, policy.SemiTrusted, false},
 			{"somebody known, by a command", Received{Chat: "team", Group: true, Sender: "bob", Command: true}, Ignore, Commanded, policy.SemiTrusted, false},
 			{"somebody known, in a loud group", Received{Chat: "loud", Group: true, Sender: "bob"}, Ignore, EveryOne, policy.SemiTrusted, false},
+			{"a command to another program, in a loud group", Received{Chat: "loud", Group: true, Sender: "bob", Elsewhere: true}, Ignore, NotAsked, policy.SemiTrusted, false},
+			{"the operator, passing on what a stranger wrote", Received{Chat: "dm", Sender: "ann", Forwarded: true}, Ignore, Direct, policy.Paired, false},
 			{"somebody known, in a shut group", Received{Chat: "shut", Group: true, Sender: "bob", MentionsMe: true}, Ignore, NotAsked, policy.SemiTrusted, false},
 			{"somebody known, in a group that is not listed", Received{Chat: "else", Group: true, Sender: "bob", MentionsMe: true}, Ignore, NotAsked, policy.SemiTrusted, false},
 			{"a stranger", Received{Chat: "y", Sender: "eve"}, Ignore, NotAsked, policy.Untrusted, false},
@@ -128,6 +131,9 @@ func TestWhoIsAnswered(t *testing.T) {
 			in := s.hear(c.m)
 			if in.Addressed != string(c.addressed) || in.Overheard != (c.addressed == NotAsked) || in.Tier != c.tier || in.Control != c.control {
 				t.Errorf("%s: addressed %q, overheard %v, tier %v, control %v", c.name, in.Addressed, in.Overheard, in.Tier, in.Control)
+			}
+			if own := in.Source == label.Operator; own != (c.tier == policy.Paired && !c.m.Forwarded) {
+				t.Errorf("%s: it is labelled %s", c.name, in.Source)
 			}
 		}
 		if told := s.talks.told(); len(told) == 0 || !strings.Contains(told[0], "ombud channel allow net eve") {
@@ -343,5 +349,18 @@ func TestSettings(t *testing.T) {
 	}
 	if len(s.Groups) != 1 || s.Groups["a:b@x"] != Mention || s.values(k)["url"] != "http://x" || s.rate() != 3 || !s.Away {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestPairCode(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"/pair ABCD-2345": "ABCD-2345", "pair abcd-2345": "abcd-2345", " Pair ABCD2345 ": "ABCD2345", "/PAIR ABCD 2345": "ABCD2345",
+		"/pair@mybot ABCD-2345": "ABCD-2345", "/pair": "", "pair": "no", "pair of shoes": "no", "pair up tomorrow": "no", "/pairs ABCD-2345": "no", "": "no",
+	} {
+		got, is := PairCode(text)
+		if is != (want != "no") || is && got != want {
+			t.Errorf("%q: %q %v", text, got, is)
+		}
 	}
 }

@@ -70,6 +70,9 @@ func (j Judging) Judge(ctx context.Context, tx *db.Tx, m Received, in *agent.Inb
 		return "", false, err
 	}
 	said.Rank(who, in)
+	if m.Forwarded { // whoever passes a stranger's words on does not make them an order
+		in.Source, in.Control = label.Untrusted(j.Channel+"/forwarded"), false
+	}
 	if m.Press != nil {
 		return j.press(ctx, tx, m, in)
 	}

@@ -51,7 +51,11 @@ func PairCode(text string) (string, bool) {
 		return m[1], true
 	}
 	words := strings.Fields(text)
-	if len(words) == 0 || !strings.EqualFold(words[0], "/pair") {
+	if len(words) == 0 {
+		return "", false
+	}
+	command, _, _ := strings.Cut(words[0], "@") // as networks write a command to somebody
+	if !strings.EqualFold(command, "/pair") {
 		return "", false
 	}
 	return strings.Join(words[1:], ""), true

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ombud-run/ombud/internal/channel/whatsapp/whatsapptest"
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
@@ -23,8 +24,10 @@ import (
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
-// TestMain: this program is also what the launcher of a job executes.
+// TestMain: this program is also what the launcher of a job executes, and the wacli of a
+// test.
 func TestMain(m *testing.M) {
+	whatsapptest.Main()
 	if code, ok := confine.Launched(os.Args); ok {
 		os.Exit(code)
 	}

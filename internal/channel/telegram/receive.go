@@ -35,6 +35,8 @@ func (m *message) received(me channel.Me) (channel.Received, bool) {
 	if m.ReplyTo != nil && m.ReplyTo.From != nil && !m.answersRoot() {
 		r.QuotesMe = me.Is(id(m.ReplyTo.From.ID))
 	}
+	r.Forwarded = m.Forward != nil
+	r.Elsewhere = elsewhere(me, m.Text, m.Entities) || elsewhere(me, m.Caption, m.CaptionEntities)
 	if m.Forward == nil { // what another wrote names nobody, and commands nothing
 		r.MentionsMe = mentions(me, m.Text, m.Entities) || mentions(me, m.Caption, m.CaptionEntities)
 		r.Command = commands(me, m.Text, m.Entities, !r.Group) || commands(me, m.Caption, m.CaptionEntities, !r.Group)
@@ -125,6 +127,17 @@ func commands(me channel.Me, text string, entities []entity, direct bool) bool {
 		}
 		_, to, named := strings.Cut(span(text, 0, e.Length), "@")
 		return named && isMe(me, to) || !named && direct
+	}
+	return false
+}
+
+// elsewhere reports whether a text is a command to another bot, by its name.
+func elsewhere(me channel.Me, text string, entities []entity) bool {
+	for _, e := range entities {
+		if e.Type == "bot_command" && e.Offset == 0 {
+			_, to, named := strings.Cut(span(text, 0, e.Length), "@")
+			return named && !isMe(me, to)
+		}
 	}
 	return false
 }

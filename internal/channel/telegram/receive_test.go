@@ -75,6 +75,7 @@ func TestWhoIsAddressed(t *testing.T) {
 		"a command to it":                  {inGroup + `,"text":"/status@mybot now","entities":[{"offset":0,"length":13,"type":"bot_command"}]`, mention, channel.Commanded},
 		"in another case too":              {inGroup + `,"text":"/status@MYBOT","entities":[{"offset":0,"length":13,"type":"bot_command"}]`, mention, channel.Commanded},
 		"a command to another":             {inGroup + `,"text":"/status@otherbot","entities":[{"offset":0,"length":16,"type":"bot_command"}]`, mention, channel.NotAsked},
+		"the same where all is heard":      {inGroup + `,"text":"/status@otherbot","entities":[{"offset":0,"length":16,"type":"bot_command"}]`, always, channel.NotAsked},
 		"a command to a longer name":       {inGroup + `,"text":"/status@mybot2","entities":[{"offset":0,"length":14,"type":"bot_command"}]`, mention, channel.NotAsked},
 		"a command to nobody in a group":   {inGroup + `,"text":"/status","entities":[{"offset":0,"length":7,"type":"bot_command"}]`, mention, channel.NotAsked},
 		"a command to it, later":           {inGroup + `,"text":"try /status@mybot","entities":[{"offset":4,"length":13,"type":"bot_command"}]`, mention, channel.NotAsked},
