@@ -263,11 +263,14 @@ func TestNothingOfSlackEndsIt(t *testing.T) {
 				b := setup(t)
 				ann := b.User("ann")
 				chat := b.Direct(ann)
+				if strings.HasPrefix(string(f), "hang") {
+					b.impatient()
+				}
 				b.Fault(method, f, 3)
 				b.start()
 				s := b.until("up", func(s channeltest.Seen) bool { return len(s.Ups) == 1 })
 				cut := method == "socket" && slices.Contains([]slacktest.Fault{slacktest.Cut, slacktest.HangAfter, slacktest.CloseAfter}, f)
-				if len(s.Downs) != 3 && !cut {
+				if len(s.Downs) < 3 && !cut {
 					t.Errorf("told of %d troubles", len(s.Downs))
 				}
 				for _, err := range s.Downs {
@@ -287,6 +290,9 @@ func TestWithoutNamesAndHistoriesItWorks(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			ann, room := b.User("ann"), b.Channel("general", "channel")
+			if strings.HasPrefix(string(f), "hang") {
+				b.impatient()
+			}
 			before := b.Post(room, ann, "long ago")
 			b.Post(room, ann, "missed")
 			if err := b.in.Advance(t.Context(), cursor{Channels: map[string]string{room: before}}.String()); err != nil {
@@ -499,7 +505,7 @@ func TestRunEndsWhenAllItStartedHas(t *testing.T) {
 func TestNamesDoNotDelayTheAcknowledgement(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.pace.call = time.Minute
+	b.pace.call, b.pace.names = time.Minute, 200*time.Millisecond
 	b.make()
 	ann, room := b.User("ann"), b.Channel("general", "channel")
 	b.Fault("users.info", slacktest.Hang, 100)

@@ -190,6 +190,9 @@ func TestWhatBecameOfAMessage(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			out := outgoing(b.Channel("general", "channel"), "hello")
+			if strings.HasPrefix(name, "hang") {
+				b.impatient()
+			}
 			c.do(b, &out)
 			ref, err := b.a.Send(t.Context(), out)
 			if got := fate(err); got != c.fate || (ref != "") != (err == nil) {
@@ -220,6 +223,9 @@ func TestWhatBecameOfAnEdit(t *testing.T) {
 			ref, err := b.a.Send(t.Context(), out)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if strings.HasPrefix(string(f), "hang") {
+				b.impatient()
 			}
 			b.Fault("chat.update", f, 1)
 			if err = b.a.Edit(t.Context(), ref, out); fate(err) != want {
@@ -292,6 +298,7 @@ func TestWhatAProbeFinds(t *testing.T) {
 	if answer, _, err := b.a.Probe(t.Context(), never, since); err == nil || answer != outbox.CannotTell {
 		t.Errorf("of no channel: %s, %v", answer, err)
 	}
+	b.impatient()
 	for _, f := range slacktest.Faults() {
 		b.Fault("conversations.history", f, 1)
 		if answer, _, err := b.a.Probe(t.Context(), top, since); err == nil || answer != outbox.CannotTell {

@@ -290,7 +290,7 @@ func (s *Server) post(form url.Values) answer {
 	s.fill(m, form)
 	s.keep(c, m)
 	s.sent = append(s.sent, m)
-	return answer{Channel: c.ID, TS: m.TS, Message: m}
+	return answer{Channel: c.ID, TS: m.TS, Message: m.copied()}
 }
 
 // fill sets what a call says of a message; what it does not say stays.
@@ -323,7 +323,7 @@ func (s *Server) update(form url.Values) answer {
 			}
 			s.fill(m, form)
 			m.edits++
-			return answer{Channel: c.ID, TS: m.TS, Text: m.Text, Message: m}
+			return answer{Channel: c.ID, TS: m.TS, Text: m.Text, Message: m.copied()}
 		}
 	}
 	return refusal("message_not_found")

@@ -42,6 +42,12 @@ type message struct {
 	edits   int
 }
 
+// copied is a message as it is now: an answer is written when others may change it.
+func (m *message) copied() *message {
+	c := *m
+	return &c
+}
+
 // Sent is a message the app posted, as it is now.
 type Sent struct {
 	Channel, Thread, TS, Text string
@@ -162,11 +168,11 @@ func (s *Server) page(form url.Values, root *message, all []*message) answer {
 		cut = append([]*message{root}, cut...)
 	}
 	for _, m := range cut {
-		copied := *m
+		m = m.copied()
 		if !metadata {
-			copied.Metadata = nil
+			m.Metadata = nil
 		}
-		a.Messages = append(a.Messages, &copied)
+		a.Messages = append(a.Messages, m)
 	}
 	if more {
 		a.Meta = &struct {

@@ -80,7 +80,7 @@ func New(tb testing.TB) *Server {
 }
 
 func (s *Server) close() {
-	close(s.stop)
+	s.change(func() { close(s.stop) })
 	s.running.Wait()
 	s.api.CloseClientConnections()
 	s.api.Close()

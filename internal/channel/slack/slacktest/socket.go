@@ -82,7 +82,9 @@ type hello struct {
 }
 
 func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
-	s.running.Add(1)
+	if !s.begin() {
+		return
+	}
 	defer s.running.Done()
 	if s.before(w, r, s.takeFault("socket")) {
 		return
@@ -120,6 +122,19 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	close(l.done)
 	_ = conn.Close()
 	<-wrote
+}
+
+// begin counts a socket, unless the server is at its end.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.stop:
+		return false
+	default:
+		s.running.Add(1)
+		return true
+	}
 }
 
 func (s *Server) joined(l *link) {
