@@ -41,6 +41,12 @@ type server struct {
 
 func startServer(b *testing.B, path, home string) *server {
 	b.Helper()
+	return startServerAt(b, path, home, "off")
+}
+
+// startServerAt is startServer with a listener at an address.
+func startServerAt(b *testing.B, path, home, listen string) *server {
+	b.Helper()
 	env := map[string]string{"OMBUD_HOME": home}
 	place, err := instance.New("", func(k string) string { return env[k] }, home)
 	if err != nil {
@@ -48,7 +54,7 @@ func startServer(b *testing.B, path, home string) *server {
 	}
 	s := &server{b: b, client: wire.NewClient(place.Socket())}
 	s.cmd = exec.Command(path, "up")
-	s.cmd.Env = []string{"OMBUD_HOME=" + home, "OMBUD_LISTEN_ADDRESS=off", "HOME=" + home, "PATH=" + "/usr/bin:/bin"}
+	s.cmd.Env = []string{"OMBUD_HOME=" + home, "OMBUD_LISTEN_ADDRESS=" + listen, "HOME=" + home, "PATH=" + "/usr/bin:/bin"}
 	s.cmd.Stderr = &s.stderr
 	start := time.Now()
 	if err := s.cmd.Start(); err != nil {

@@ -238,7 +238,6 @@ var owned = []ownedImport{
 	{path: "github.com/spf13/", by: []string{"internal/cli"}, why: "only the command line parses flags"},
 	{path: "github.com/yuin/goldmark", by: []string{"internal/channel/markup"}, why: "Markdown is read in one place"},
 	{path: "github.com/go-telegram/", by: []string{"internal/channel/telegram"}, why: "a network's types stay in its adapter"},
-	{path: "github.com/slack-go/", by: []string{"internal/channel/slack"}, why: "a network's types stay in its adapter"},
 	{path: "github.com/bwmarrin/", by: []string{"internal/channel/discord"}, why: "a network's types stay in its adapter"},
 	{path: "github.com/gorilla/websocket", by: []string{"internal/channel/discord", "internal/channel/slack"}, why: "only the libraries of networks speak WebSocket"},
 	{path: "flag", why: "the command line is cobra's"},
