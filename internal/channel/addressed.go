@@ -1,5 +1,11 @@
 package channel
 
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
 // Mode says when ombud is addressed in a group.
 type Mode string
 
@@ -48,4 +54,22 @@ func Addressed(m Received, mode Mode) Why {
 		return EveryOne
 	}
 	return NotAsked
+}
+
+// withoutName is a text without ombud's own name at its beginning: it says whom the text is
+// for, and is no part of what is said.
+func withoutName(text string, me Me) string {
+	for _, name := range append([]string{strings.TrimPrefix(me.Name, "@")}, me.Names...) {
+		at, size := len("@"), len("@")+len(name)
+		if name == "" || len(text) <= size || text[:at] != "@" || !strings.EqualFold(text[at:size], name) {
+			continue
+		}
+		rest := strings.TrimLeft(text[size:], ",:;!- \t\n")
+		next, _ := utf8.DecodeRuneInString(text[size:])
+		if rest == "" || unicode.IsLetter(next) || unicode.IsDigit(next) || next == '_' {
+			continue // nothing else was said, or the name goes on
+		}
+		return rest
+	}
+	return text
 }

@@ -364,3 +364,16 @@ func TestPairCode(t *testing.T) {
 		}
 	}
 }
+
+func TestOmbudsOwnNameIsNoPartOfWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	me := Me{Name: "@mybot", Names: []string{"ombud"}}
+	for text, want := range map[string]string{
+		"@mybot help": "help", "@MyBot: help": "help", "@ombud, /stop": "/stop", "@mybot": "@mybot", "@mybot ": "@mybot ", "@mybot2 help": "@mybot2 help",
+		"@mybotter": "@mybotter", "@mybot_x help": "@mybot_x help", "ask @mybot": "ask @mybot", "": "", "@": "@", "@mybotä": "@mybotä",
+	} {
+		if got := withoutName(text, me); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}

@@ -72,6 +72,9 @@ func (l *line) Take(ctx context.Context, m Received) error {
 		l.c.Logger.Warn("a message cannot be taken in", "channel", l.name, "error", err)
 		return l.Advance(ctx, m.Cursor)
 	}
+	if _, me := l.settings(); m.MentionsMe {
+		m.Text = withoutName(m.Text, me)
+	}
 	in := l.inbound(m)
 	judge, operator := in.Judge, false
 	in.Judge = func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {

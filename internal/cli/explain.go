@@ -18,8 +18,8 @@ func (a *app) explainCmd() *cobra.Command {
 		use:   "explain ID",
 		short: "the life of anything that has an id",
 		long: `Tells what happened, who allowed it, what it cost and what is left to do, for an
-event, run, approval, delivery or conversation. "last" is the last message of
-conversation main.`,
+event, run, approval, delivery or conversation. "last" is the last message
+that somebody sent, wherever that was.`,
 		example: "ombud explain last\nombud explain run_0197a3c05b0c\nombud explain last --json",
 		args:    cobra.ExactArgs(1),
 	}, func(ctx context.Context, args []string) error {

@@ -71,7 +71,7 @@ func sentPage(p *page, res wire.SendResult) {
 func sentOutcome(res wire.SendResult, waited bool) error {
 	switch {
 	case res.State == "failed":
-		return fault.New(fault.Unavailable, "it was not sent").WithHint("ombud dlq shows what can be done")
+		return fault.New(fault.Conflict, "it was not sent, and is not tried again by itself").WithHint("ombud dlq shows what can be done")
 	case res.State == "uncertain":
 		return fault.New(fault.Unknown, "it may or may not have arrived").WithHint("ombud dlq shows what can be done; it is not sent again by itself")
 	case waited && res.State != "delivered":

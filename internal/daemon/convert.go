@@ -146,6 +146,9 @@ func (d *Daemon) wireConversation(ctx context.Context, c agent.Conversation) (ou
 			ID: c.ID, Name: c.Title, Channel: c.Address.Channel, Messages: c.Messages(), Queued: m.Queued, RunID: m.Running,
 			CreatedAt: c.Created, LastAt: c.LastAt, ResetAt: c.ResetAt,
 		}
+		if out.Name == "" { // a chat that has said nothing yet
+			out.Name = c.Address.Channel + ":" + c.Address.Chat
+		}
 		return err
 	})
 	return out, err

@@ -9,7 +9,9 @@ import (
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/channel/local"
 	"github.com/ombud-run/ombud/internal/checkpoint"
+	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/run"
@@ -63,7 +65,7 @@ func firstOf(a, b string) string {
 func (d *Daemon) subjectOf(ctx context.Context, id string) (event, runID string, err error) {
 	switch prefix, _, _ := strings.Cut(id, "_"); {
 	case id == "last" || id == "":
-		return d.lastMessage(ctx, mainConversation)
+		return d.lastOfAll(ctx)
 	case prefix == "conv":
 		return d.lastMessage(ctx, id)
 	case prefix == "run":
@@ -115,11 +117,35 @@ func (d *Daemon) eventAndRun(ctx context.Context, id string) (event, runID strin
 }
 
 // lastMessage is the newest message of a conversation.
-func (d *Daemon) lastMessage(ctx context.Context, idOrName string) (event, runID string, err error) {
-	c, err := d.conversation(ctx, idOrName)
-	if fault.Is(err, fault.NotFound) && idOrName == mainConversation {
+// lastOfAll is the last message anybody sent, wherever that was. What loops and recipes say to
+// an agent is not meant.
+func (d *Daemon) lastOfAll(ctx context.Context) (event, runID string, err error) {
+	const looked = 50
+	list, err := d.agents.Conversations(ctx, looked)
+	if err != nil {
+		return "", "", err
+	}
+	var last eventlog.Event
+	for _, c := range list {
+		if c.Address.Channel == local.Name && strings.Contains(c.Address.Chat, ":") {
+			continue
+		}
+		e, err := d.events.Last(ctx, "conversation:"+c.ID, "comms.message")
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return "", "", err
+		}
+		if err == nil && e.Position > last.Position {
+			last = e
+		}
+	}
+	if last.ID == "" {
 		return "", "", fault.New(fault.NotFound, "nothing was said yet").WithHint(`say something: ombud ask "help"`)
 	}
+	return d.eventAndRun(ctx, last.ID)
+}
+
+func (d *Daemon) lastMessage(ctx context.Context, idOrName string) (event, runID string, err error) {
+	c, err := d.conversation(ctx, idOrName)
 	if err != nil {
 		return "", "", err
 	}

@@ -220,7 +220,7 @@ type RunsReceiptResult struct {
 
 // ExplainRequest asks for the life of anything that has an id.
 type ExplainRequest struct {
-	ID string `json:"id"` // an event, run, approval, outbox or conversation id, or "last": the last message of conversation main
+	ID string `json:"id"` // an event, run, approval, outbox or conversation id, or "last": the last message that somebody sent
 }
 
 // Explanation is the life of one message, from its arrival to the delivery of
