@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,14 +115,34 @@ func (p *page) moment(m moment) {
 	}
 }
 
+// addressed says by what ombud was addressed on a chat network, or that it was not.
+func addressed(e wire.Event) string {
+	var data struct {
+		Addressed string `json:"addressed"`
+		Overheard bool   `json:"overheard"`
+	}
+	if json.Unmarshal(e.Data, &data) != nil { // another kind of event
+		return ""
+	}
+	switch {
+	case data.Overheard:
+		return "overheard: it was not said to ombud, or by nobody ombud answers"
+	case data.Addressed != "":
+		return "addressed: " + oneLine(data.Addressed)
+	}
+	return ""
+}
+
 // moments puts everything into the order of time; what happened at the same
 // instant stays in the order of cause.
 func moments(p *page, e wire.Explanation) []moment {
 	var out []moment
 	if e.Event != nil {
-		out = append(out, moment{at: e.Event.At, what: "message", text: messageText(*e.Event), below: []string{
-			p.faint(fmt.Sprintf("%s, position %d, from %s", e.Event.ID, e.Event.Position, oneLine(e.Event.Actor))),
-		}})
+		below := []string{p.faint(fmt.Sprintf("%s, position %d, from %s", e.Event.ID, e.Event.Position, oneLine(e.Event.Actor)))}
+		if how := addressed(*e.Event); how != "" {
+			below = append(below, p.faint(how))
+		}
+		out = append(out, moment{at: e.Event.At, what: "message", text: messageText(*e.Event), below: below})
 	}
 	if r := e.Run; r != nil {
 		start := r.StartedAt
