@@ -364,16 +364,7 @@ func (c *Channels) Set(ctx context.Context, ch Change, by string) (Info, error) 
 		}
 	}
 	return c.change(ctx, l, KindChanged, by, func(x *row) error {
-		for _, v := range ch.Values {
-			name, value, ok := strings.Cut(v, "=")
-			if !ok {
-				return fault.New(fault.Invalid, "a setting is NAME=VALUE, not %q", v)
-			}
-			if err := x.body.Settings.Set(l.kindOf(), strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return x.body.Settings.SetAll(l.kindOf(), ch.Values)
 	})
 }
 

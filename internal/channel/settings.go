@@ -87,6 +87,20 @@ func (s *Settings) Set(k Kind, name, value string) error {
 	return nil
 }
 
+// SetAll changes settings, each NAME=VALUE, in this order. After an error some are changed.
+func (s *Settings) SetAll(k Kind, values []string) error {
+	for _, v := range values {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return fault.New(fault.Invalid, "a setting is NAME=VALUE, not %q", v)
+		}
+		if err := s.Set(k, strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func onOff(value string) (bool, error) {
 	switch value {
 	case "on", "true", "yes":

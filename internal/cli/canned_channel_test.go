@@ -14,7 +14,7 @@ import (
 // cannedChannels answers for adapters and senders: there is the adapter tg, you in its
 // direct chat 42, and Bob.
 func cannedChannels(m *ipc.Mux) {
-	tg := wire.Adapter{Name: "tg", Channel: "adapter:tg", AddedAt: noon, AskedAt: noon + 60_000_000, Waiting: 1}
+	tg := wire.Adapter{Name: "tg", Channel: "adapter:tg", State: "working", AddedAt: noon, AskedAt: noon + 60_000_000, SaidAt: noon, Waiting: 1}
 	you := wire.PairedSender{ID: "snd_1", Standing: "operator", Channel: "adapter:tg", User: "1001", Chat: "42", AddedAt: noon}
 	bob := wire.PairedSender{ID: "snd_2", Standing: "known", Channel: "adapter:tg", User: "7", Name: "Bob", AddedAt: noon}
 	ipc.Handle(m, wire.AdapterAdd, func(_ context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {

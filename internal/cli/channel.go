@@ -64,16 +64,17 @@ func (a *app) channelList(ctx context.Context, _ []string) error {
 			t.add(c.Name, c.Kind, c.State, orDash(c.Title), clockOrDash(p, c.HeardAt), clockOrDash(p, c.SaidAt), fmt.Sprint(c.Waiting))
 		}
 		for _, x := range own.Adapters {
-			state := "connecting"
-			if x.AskedAt > 0 {
-				state = "working"
-			}
-			t.add(x.Channel, "external", state, "-", "-", "-", fmt.Sprint(x.Waiting))
+			t.add(x.Channel, "external", x.State, "-", clockOrDash(p, x.HeardAt), clockOrDash(p, x.SaidAt), fmt.Sprint(x.Waiting))
 		}
 		p.table(t)
 		for _, c := range res.Channels {
 			if c.Reason != "" {
 				p.line("%s: %s", oneLine(c.Name), p.warn(oneLine(c.Reason)))
+			}
+		}
+		for _, x := range own.Adapters {
+			if x.Reason != "" {
+				p.line("%s: %s", oneLine(x.Channel), p.warn(oneLine(x.Reason)))
 			}
 		}
 	})
@@ -284,6 +285,7 @@ func (a *app) externalAdd(ctx context.Context, name string) error {
 		p.field("credential", res.Credential)
 		p.field("socket", res.Socket)
 		p.line("%s", p.faint("give both to your program; the credential is not shown again"))
+		p.line("%s", p.faint("ombud channel pair adapter:"+oneLine(name)+" makes your own chat yours; nobody else is answered until you say so"))
 	})
 }
 
@@ -357,7 +359,8 @@ quiet="22:00-07:00 ZONE"   when what nobody waits for is kept back; quiet= for n
 away=on|off                keep it back until this is off
 rate=N                     messages a minute to one chat
 stream=on|off              show answers to you as they are written
-and what the kind is set up with (ombud channel kinds). --file PART=PATH replaces a secret.`,
+and what the kind is set up with (ombud channel kinds). --file PART=PATH replaces a secret.
+An adapter is adapter:NAME; it has all of these but stream.`,
 		example: "ombud channel set telegram group=-1001234:mention strangers=groups\nombud channel set slack quiet=\"22:00-07:00 Europe/Berlin\"",
 		args:    cobra.MinimumNArgs(1),
 	}, func(ctx context.Context, args []string) error {

@@ -116,7 +116,7 @@ func (d *Daemon) channelMethods(m *ipc.Mux) {
 		return d.channelResult(ctx, i, err)
 	})
 	ipc.Handle(m, wire.ChannelSet, func(ctx context.Context, req wire.ChannelSetRequest) (wire.ChannelResult, error) {
-		i, err := d.channels.Set(ctx, channel.Change{Name: req.Name, Values: req.Values, Secrets: channelParts(req.Secrets)}, byOperator)
+		i, err := d.channelSet(ctx, req)
 		return d.channelResult(ctx, i, err)
 	})
 	one := func(do func(ctx context.Context, name string) (channel.Info, error)) func(context.Context, wire.ChannelRequest) (wire.ChannelResult, error) {
@@ -125,12 +125,20 @@ func (d *Daemon) channelMethods(m *ipc.Mux) {
 			return d.channelResult(ctx, i, err)
 		}
 	}
-	ipc.Handle(m, wire.ChannelShow, one(func(_ context.Context, name string) (channel.Info, error) { return d.channels.Get(name) }))
-	ipc.Handle(m, wire.ChannelTest, one(d.channels.Test))
-	ipc.Handle(m, wire.ChannelPause, one(func(ctx context.Context, name string) (channel.Info, error) {
+	within := func(do func(ctx context.Context, name string) (channel.Info, error)) func(context.Context, wire.ChannelRequest) (wire.ChannelResult, error) {
+		return one(func(ctx context.Context, name string) (channel.Info, error) {
+			if err := notOfAdapter(name); err != nil {
+				return channel.Info{}, err
+			}
+			return do(ctx, name)
+		})
+	}
+	ipc.Handle(m, wire.ChannelShow, one(d.channelInfo))
+	ipc.Handle(m, wire.ChannelTest, within(d.channels.Test))
+	ipc.Handle(m, wire.ChannelPause, within(func(ctx context.Context, name string) (channel.Info, error) {
 		return d.channels.Pause(ctx, name, byOperator)
 	}))
-	ipc.Handle(m, wire.ChannelResume, one(func(ctx context.Context, name string) (channel.Info, error) {
+	ipc.Handle(m, wire.ChannelResume, within(func(ctx context.Context, name string) (channel.Info, error) {
 		return d.channels.Resume(ctx, name, byOperator)
 	}))
 	ipc.Handle(m, wire.Send, d.send)

@@ -3,15 +3,18 @@ package daemon
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/channel/remote"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
+	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/run"
@@ -52,7 +55,7 @@ func (d *Daemon) agentMux() *ipc.Mux {
 		if err == nil {
 			d.knowToken("adapter", req.Credential)
 		}
-		return wire.AdapterDeliverResult{EventID: got.Event, Duplicate: got.Duplicate}, err
+		return wire.AdapterDeliverResult{EventID: got.Event, Duplicate: got.Duplicate, Addressed: got.Addressed}, err
 	})
 	ipc.Handle(m, wire.AdapterNext, d.adapterNext)
 	ipc.Handle(m, wire.AdapterAck, func(ctx context.Context, req wire.AdapterAckRequest) (wire.Empty, error) {
@@ -74,12 +77,12 @@ func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
 		d.knowToken("adapter", credential)
-		return wire.AdapterAddResult{Adapter: wireAdapter(a), Credential: credential, Socket: d.o.Instance.AgentSocket()}, err
+		return wire.AdapterAddResult{Adapter: d.wireAdapter(a), Credential: credential, Socket: d.o.Instance.AgentSocket()}, err
 	})
 	ipc.Handle(m, wire.AdapterList, func(ctx context.Context, _ wire.Empty) (out wire.AdapterListResult, err error) {
 		list, err := d.remote.List(ctx)
 		for _, a := range list {
-			out.Adapters = append(out.Adapters, wireAdapter(a))
+			out.Adapters = append(out.Adapters, d.wireAdapter(a))
 		}
 		return out, err
 	})
@@ -110,8 +113,62 @@ func (d *Daemon) operatorTiers(m *ipc.Mux) {
 
 func seconds(n int) time.Duration { return time.Duration(max(0, n)) * time.Second }
 
-func wireAdapter(a remote.Adapter) wire.Adapter {
-	return wire.Adapter{Name: a.Name, Channel: a.Channel(), AddedAt: a.Added, AskedAt: a.Asked, Waiting: a.Waiting}
+func (d *Daemon) wireAdapter(a remote.Adapter) wire.Adapter {
+	i := d.adapterInfo(a)
+	return wire.Adapter{
+		Name: a.Name, Channel: i.Name, State: string(i.State), Reason: i.Reason, AddedAt: a.Added, AskedAt: a.Asked, HeardAt: a.Heard,
+		SaidAt: a.Said, Waiting: a.Waiting,
+	}
+}
+
+// adapterInfo is an adapter as a channel: all that is known of how it stands is when it
+// last asked for messages.
+func (d *Daemon) adapterInfo(a remote.Adapter) channel.Info {
+	i := channel.Info{Name: a.Channel(), Kind: remote.Kind, Settings: a.Settings, Heard: a.Heard, Said: a.Said, Added: a.Added}
+	var health loops.Health
+	health, i.Reason = adapterHealth(a.Asked, a.Waiting, time.UnixMicro(d.db.Time()), d.began)
+	switch {
+	case d.hold.Held():
+		i.State, i.Reason = channel.Held, "the instance is held: ombud restore release"
+	case health == loops.Working:
+		i.State = channel.Working
+	case health == loops.NotConnected:
+		i.State = channel.Connecting
+	default:
+		i.State = channel.Failing
+	}
+	return i
+}
+
+// channelInfo is a channel or an adapter.
+func (d *Daemon) channelInfo(ctx context.Context, name string) (channel.Info, error) {
+	adapter, is := strings.CutPrefix(name, remote.Prefix)
+	if !is {
+		return d.channels.Get(name)
+	}
+	a, err := d.remote.Get(ctx, adapter)
+	return d.adapterInfo(a), err
+}
+
+// channelSet changes the settings of a channel or an adapter.
+func (d *Daemon) channelSet(ctx context.Context, req wire.ChannelSetRequest) (channel.Info, error) {
+	adapter, is := strings.CutPrefix(req.Name, remote.Prefix)
+	switch {
+	case !is:
+		return d.channels.Set(ctx, channel.Change{Name: req.Name, Values: req.Values, Secrets: channelParts(req.Secrets)}, byOperator)
+	case len(req.Secrets) > 0:
+		return channel.Info{}, fault.New(fault.Invalid, "an adapter has no secrets here: its program keeps its own")
+	}
+	a, err := d.remote.Set(ctx, adapter, req.Values, byOperator)
+	return d.adapterInfo(a), err
+}
+
+// notOfAdapter refuses what only a channel within the daemon can do.
+func notOfAdapter(name string) error {
+	if strings.HasPrefix(name, remote.Prefix) {
+		return fault.New(fault.Invalid, "%s is a program of its own: start and stop it where it runs", name)
+	}
+	return nil
 }
 
 func wireSender(i pairing.Identity) wire.PairedSender {
@@ -121,33 +178,25 @@ func wireSender(i pairing.Identity) wire.PairedSender {
 }
 
 func (d *Daemon) knowsAdapter(ctx context.Context, name string) error {
-	list, err := d.remote.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, a := range list {
-		if a.Name == name {
-			return nil
-		}
-	}
-	return fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud channel list shows them")
+	_, err := d.remote.Get(ctx, name)
+	return err
 }
 
 func (d *Daemon) pairStart(ctx context.Context, req wire.PairStartRequest) (wire.PairStartResult, error) {
-	channel := ""
+	on := ""
 	if req.Adapter != "" {
 		if err := d.knowsAdapter(ctx, req.Adapter); err != nil {
 			return wire.PairStartResult{}, err
 		}
-		channel = remote.Prefix + req.Adapter
+		on = remote.Prefix + req.Adapter
 	}
 	if req.Channel != "" {
 		if _, err := d.channels.Get(req.Channel); err != nil {
 			return wire.PairStartResult{}, err
 		}
-		channel = req.Channel
+		on = req.Channel
 	}
-	c, err := d.pairing.Start(ctx, channel, byOperator)
+	c, err := d.pairing.Start(ctx, on, byOperator)
 	return wire.PairStartResult{Code: c.Text, ExpiresAt: c.Expires}, err
 }
 

@@ -186,12 +186,14 @@ func (a *fakeAdapter) says(user, chat, text, key string) wire.AdapterDeliverResu
 	return got
 }
 
+// deliver hands a message over; in a group it names ombud.
 func (a *fakeAdapter) deliver(user, chat, text, key string) (wire.AdapterDeliverResult, error) {
+	group := strings.HasPrefix(chat, "group")
 	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
 	defer cancel()
 	return a.client.AdapterDeliver(ctx, wire.AdapterDeliverRequest{
-		Credential: a.credential, Account: "bot1", Chat: chat, Group: strings.HasPrefix(chat, "group"), Sender: user,
-		SenderName: "Ann", Text: text, Key: key,
+		Credential: a.credential, Account: "bot1", Chat: chat, Group: group, Sender: user,
+		SenderName: "Ann", Text: text, Key: key, MentionsMe: group,
 	})
 }
 
@@ -202,6 +204,15 @@ func addAdapter(t *testing.T, o Options, c *wire.Client) *fakeAdapter {
 		t.Fatalf("%+v %v", added, err)
 	}
 	return newAdapter(t, o, added.Credential)
+}
+
+// answerAll has strangers answered, and whoever names ombud in group1.
+func answerAll(t *testing.T, c *wire.Client) {
+	t.Helper()
+	res, err := c.ChannelSet(t.Context(), wire.ChannelSetRequest{Name: "adapter:tg", Values: []string{"strangers=all", "group=group1:mention", "rate=600"}})
+	if err != nil || res.Channel.Strangers != "all" || len(res.Channel.Groups) != 1 {
+		t.Fatalf("%+v %v", res, err)
+	}
 }
 
 func pair(t *testing.T, c *wire.Client, a *fakeAdapter, user, chat string, heard int) {
@@ -225,14 +236,25 @@ func TestARemoteAdapterCarriesAConversation(t *testing.T) {
 	c, _ := up(t, o)
 	a := addAdapter(t, o, c)
 	a.run()
+	// Until the operator says otherwise nobody is answered, and what was not addressed then
+	// is not when it comes again.
+	for i, m := range [][2]string{{"bob", "m0"}, {"bob", "m0"}, {"group1", "m00"}} {
+		if got := a.says("7", m[0], "help", m[1]); got.Addressed || got.EventID == "" || got.Duplicate != (i == 1) {
+			t.Errorf("a stranger in %s: %+v", m[0], got)
+		}
+	}
+	answerAll(t, c)
+	if got := a.says("7", "bob", "help", "m0"); got.Addressed || !got.Duplicate {
+		t.Errorf("what was overheard is %+v", got)
+	}
 	// Fifty times the same message at once is one message with one answer.
 	var wg sync.WaitGroup
 	events := make([]string, 50)
 	for i := range events {
 		wg.Go(func() {
 			got, err := a.deliver("7", "bob", "help", "m1")
-			if err != nil {
-				t.Error(err)
+			if err != nil || !got.Addressed {
+				t.Errorf("%+v %v", got, err)
 			}
 			events[i] = got.EventID
 		})
@@ -317,6 +339,67 @@ func TestARemoteAdapterCarriesAConversation(t *testing.T) {
 	}
 }
 
+// An adapter is shown and set like a channel, and is not paused: its program is.
+func TestAnAdapterIsShownAndSetLikeAChannel(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	c, _ := up(t, o)
+	a := addAdapter(t, o, c)
+	show := func() wire.Channel {
+		t.Helper()
+		res, err := c.ChannelShow(t.Context(), wire.ChannelRequest{Name: "adapter:tg"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Channel
+	}
+	if got := show(); got.Kind != "external" || got.State != "connecting" || got.Strangers != "ignore" || got.Rate != 20 || len(got.Groups) != 0 {
+		t.Errorf("a new one is %+v", got)
+	}
+	a.says("7", "group1", "help", "m1")
+	a.says("7", "bob", "help", "m2")
+	a.says("7", "bob", "help", "m3")
+	if got := show().Groups; len(got) != 1 || got[0].Chat != "group1" || got[0].Mode != "never" {
+		t.Errorf("seen are %+v", got)
+	}
+	set := func(name string, values ...string) error {
+		_, err := c.ChannelSet(t.Context(), wire.ChannelSetRequest{Name: name, Values: values})
+		return err
+	}
+	if err := set("adapter:tg", "group=group1:always", "agent=main", "rate=7", "away=on"); err != nil {
+		t.Fatal(err)
+	}
+	if err := set("adapter:tg", "stream=on"); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
+	}
+	if err := set("adapter:xx", "rate=1"); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+	if got := show(); got.Rate != 7 || !got.Away || got.Agent != "main" || got.Groups[0].Mode != "always" || got.HeardAt == 0 {
+		t.Errorf("it is set as %+v", got)
+	}
+	if _, err := c.ChannelPause(t.Context(), wire.ChannelRequest{Name: "adapter:tg"}); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
+	}
+	// Known, somebody is answered.
+	if _, err := c.PairAllow(t.Context(), wire.PairAllowRequest{Adapter: "tg", Account: "bot1", User: "7"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.says("7", "bob", "help", "m4"); !got.Addressed {
+		t.Errorf("%+v", got)
+	}
+	if list, err := c.AdapterList(t.Context()); err != nil || list.Adapters[0].State != "connecting" || list.Adapters[0].HeardAt == 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+	a.run()
+	a.hears("bob", 1)
+	until(t, "it has said something", func() bool { got := show(); return got.State == "working" && got.SaidAt > 0 })
+	notes, err := c.EventsList(t.Context(), wire.EventsListRequest{Kinds: []string{"adapter.changed"}, Limit: 9})
+	if err != nil || len(notes.Events) != 1 {
+		t.Errorf("%+v %v", notes, err)
+	}
+}
+
 // authorityTables are what only the operator socket changes.
 var authorityTables = []string{"grants", "levels", "adapters", "senders", "pair_codes", "jobs"}
 
@@ -357,6 +440,7 @@ func TestNoMessageFromAChatChangesAuthority(t *testing.T) {
 	c := wire.NewClient(o.Instance.Socket())
 	a := addAdapter(t, o, c)
 	a.run()
+	answerAll(t, c)
 	pair(t, c, a, "1001", "dm", 1)
 	if _, err := c.PairStart(t.Context(), wire.PairStartRequest{}); err != nil {
 		t.Fatal(err)
@@ -372,8 +456,9 @@ func TestNoMessageFromAChatChangesAuthority(t *testing.T) {
 	heard := map[string]int{"dm": 1}
 	for i, text := range texts {
 		for _, at := range chats {
-			a.says(at.user, at.chat, text, fmt.Sprint("t", i))
-			heard[at.chat]++
+			if got := a.says(at.user, at.chat, text, fmt.Sprint("t", i)); got.Addressed { // a code in a group is not
+				heard[at.chat]++
+			}
 		}
 	}
 	for chat, n := range heard {

@@ -76,6 +76,7 @@ var unseen = map[string]string{
 	"channels.cursor":     "the same",
 	"channel_pieces.body": "the same",
 	"channel_pieces.ref":  "the same",
+	"adapters.settings":   "no adapter is here; internal/channel/remote has a test of its own",
 
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",

@@ -80,6 +80,7 @@ const (
 	ChannelCursor       Field = 81 // where its network goes on from
 	ChannelPiece        Field = 82 // a part of a message as it is sent
 	ChannelRef          Field = 83 // the network's id of it
+	AdapterSettings     Field = 84 // what the operator has said of an adapter
 	SignalPayload       Field = 72 // what was sent to a run
 	RunProgress         Field = 73 // how far it has come, in its own words
 )
@@ -158,6 +159,7 @@ var fields = map[Field]fieldInfo{
 	ChannelCursor:       {"channel.cursor", domainTalk, sealed},
 	ChannelPiece:        {"channel_piece.body", domainTalk, sealed},
 	ChannelRef:          {"channel_piece.ref", domainTalk, sealed},
+	AdapterSettings:     {"adapter.settings", domainGrant, sealed},
 	LoopNoteBody:        {"loop_note.body", domainRun, sealed},
 	LoopLogText:         {"loop_log.text", domainRun, sealed},
 	IntegrationReason:   {"integration.reason", domainRun, sealed},
@@ -236,6 +238,7 @@ var columns = map[Field]string{
 	ChannelCursor:       "channels.cursor",
 	ChannelPiece:        "channel_pieces.body",
 	ChannelRef:          "channel_pieces.ref",
+	AdapterSettings:     "adapters.settings",
 	LoopNoteBody:        "loop_notes.body",
 	LoopLogText:         "loop_logs.text",
 	IntegrationReason:   "integrations.reason",

@@ -9,9 +9,13 @@ import (
 // Adapter is a process that carries messages to and from a network of its own.
 type Adapter struct {
 	Name    string `json:"name"`
-	Channel string `json:"channel"`            // as conversations and senders name it
+	Channel string `json:"channel"`            // as conversations and senders name it; channel.show and channel.set take it
+	State   string `json:"state"`              // connecting, working, failing or held
+	Reason  string `json:"reason,omitempty"`   // why it does not work
 	AddedAt int64  `json:"added_at"`           // Unix µs
 	AskedAt int64  `json:"asked_at,omitempty"` // when it last asked for messages, since the daemon started, Unix µs
+	HeardAt int64  `json:"heard_at,omitempty"` // when it last delivered one, the same, Unix µs
+	SaidAt  int64  `json:"said_at,omitempty"`  // when it last settled one as sent, the same, Unix µs
 	Waiting int    `json:"waiting"`            // messages it is to send or to settle now
 }
 
@@ -142,7 +146,9 @@ type JobWhoamiResult struct {
 }
 
 // AdapterDeliverRequest is a message that came in over the adapter's network. Every
-// id is the network's own.
+// id is the network's own. What ombud wrote itself is not delivered. In a group ombud goes
+// by the facts: one that is not given is false, and one that is guessed makes ombud speak
+// where nobody asked it.
 type AdapterDeliverRequest struct {
 	Credential string `json:"credential"`
 	Account    string `json:"account,omitempty"`     // ours, on the network
@@ -154,13 +160,20 @@ type AdapterDeliverRequest struct {
 	SenderName string `json:"sender_name,omitempty"` //
 	Text       string `json:"text"`                  // at most 1 MiB of UTF-8
 	Key        string `json:"key"`                   // the network's id of the message, unique in its chat: the same key is the same message
+	Bot        bool   `json:"bot,omitempty"`         // another program wrote it: it is never answered
+	MentionsMe bool   `json:"mentions_me,omitempty"` // it names ombud by an id in its structure, not by its text alone
+	QuotesMe   bool   `json:"quotes_me,omitempty"`   // it answers a message of ombud's
+	Command    bool   `json:"command,omitempty"`     // it is a command to ombud
+	Elsewhere  bool   `json:"elsewhere,omitempty"`   // it is a command to another program, by its name
+	Forwarded  bool   `json:"forwarded,omitempty"`   // the sender passes on what somebody else wrote: it is data, whoever sends it
 }
 
 // AdapterDeliverResult is sent after the message is durable. It tells nothing of
-// what ombud makes of it.
+// what ombud makes of it but whether it is for ombud.
 type AdapterDeliverResult struct {
 	EventID   string `json:"event_id"`
 	Duplicate bool   `json:"duplicate"` // the key was known
+	Addressed bool   `json:"addressed"` // false: it was taken, is kept as something that was overheard, and is not answered
 }
 
 // AdapterNextRequest asks for messages to be sent.

@@ -29,6 +29,7 @@ const Prefix = "adapter:"
 // Kinds of event, on the stream adapter:<name>.
 const (
 	KindAdded   = "adapter.added"
+	KindChanged = "adapter.changed"
 	KindRemoved = "adapter.removed"
 )
 
@@ -41,6 +42,7 @@ type Auditor interface {
 type Conversations interface {
 	Intake(ctx context.Context, in agent.Inbound) (agent.Accepted, error)
 	ConversationIn(ctx context.Context, q db.Q, id string) (agent.Conversation, error)
+	channel.Askers
 }
 
 // Deps are the parts the channel uses.
@@ -68,6 +70,8 @@ type Remote struct {
 	Deps
 	cfg Config
 
+	changing sync.Mutex // held while settings are changed
+
 	mu    sync.Mutex
 	lines map[string]*line // by adapter
 }
@@ -90,11 +94,14 @@ func New(d Deps, c Config) *Remote {
 
 // Adapter is a process that carries messages. Times are Unix microseconds.
 type Adapter struct {
-	Name    string
-	Added   int64
-	Removed int64 // 0 while it is not
-	Asked   int64 // when it last asked for messages, since this daemon started; 0 for never
-	Waiting int   // messages that wait for it to ask or to settle them
+	Name     string
+	Settings channel.Settings
+	Added    int64
+	Removed  int64 // 0 while it is not
+	Asked    int64 // when it last asked for messages, since this daemon started; 0 for never
+	Heard    int64 // when it last delivered one, the same
+	Said     int64 // when it last said that it sent one, the same
+	Waiting  int   // messages that wait for it to ask or to settle them
 }
 
 // Channel is the name of its channel.
@@ -110,9 +117,9 @@ var errCredential = fault.New(fault.Denied, "this credential is not that of an a
 // removed too: what is still to be said through one fails with the reason.
 func (r *Remote) Open(ctx context.Context) error {
 	list, err := r.all(ctx)
-	for _, a := range list {
+	for _, x := range list {
 		if err == nil {
-			err = r.connect(a)
+			err = r.connect(x.Adapter)
 		}
 	}
 	return err
@@ -135,7 +142,8 @@ func (r *Remote) connect(a Adapter) error {
 }
 
 // Add makes an adapter and returns its credential, which is told only here. An
-// adapter that was removed comes back with a new one. Conflict if it is there.
+// adapter that was removed comes back with a new one, and with no settings. Conflict if
+// it is there.
 func (r *Remote) Add(ctx context.Context, name, by string) (Adapter, string, error) {
 	if !validName.MatchString(name) {
 		return Adapter{}, "", fault.New(fault.Invalid, "an adapter's name has 1 to 32 of a-z, 0-9 and -, not %q", name)
@@ -144,11 +152,11 @@ func (r *Remote) Add(ctx context.Context, name, by string) (Adapter, string, err
 	if _, err := rand.Read(secret); err != nil {
 		return Adapter{}, "", fault.New(fault.Internal, "no system randomness: %w", err)
 	}
-	a := Adapter{Name: name}
+	a := Adapter{Name: name, Settings: fresh}
 	err := r.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		a.Added = tx.Now()
 		n, err := tx.Exec(ctx, `INSERT INTO adapters (name, credential, added, removed) VALUES ($1, $2, $3, 0)
-			ON CONFLICT (name) DO UPDATE SET credential = $2, added = $3, removed = 0 WHERE adapters.removed <> 0`,
+			ON CONFLICT (name) DO UPDATE SET credential = $2, added = $3, removed = 0, settings = NULL WHERE adapters.removed <> 0`,
 			name, r.digest(name, secret), a.Added)
 		if err == nil && n == 0 {
 			err = fault.New(fault.Conflict, "there is an adapter %s", name).WithHint("remove it first to give it a new credential")
@@ -156,7 +164,7 @@ func (r *Remote) Add(ctx context.Context, name, by string) (Adapter, string, err
 		if err != nil {
 			return err
 		}
-		return r.tell(ctx, tx, name, KindAdded, by)
+		return r.tell(ctx, tx, a, KindAdded, by)
 	})
 	if err != nil {
 		return Adapter{}, "", err
@@ -169,12 +177,12 @@ func (r *Remote) Remove(ctx context.Context, name, by string) error {
 	err := r.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		n, err := tx.Exec(ctx, "UPDATE adapters SET removed = $1 WHERE name = $2 AND removed = 0", tx.Now(), name)
 		if err == nil && n == 0 {
-			err = fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud channel list shows them")
+			err = noAdapter(name)
 		}
 		if err != nil {
 			return err
 		}
-		return r.tell(ctx, tx, name, KindRemoved, by)
+		return r.tell(ctx, tx, Adapter{Name: name}, KindRemoved, by)
 	})
 	if err != nil {
 		return err
@@ -183,27 +191,55 @@ func (r *Remote) Remove(ctx context.Context, name, by string) error {
 }
 
 // List returns the adapters there are.
-func (r *Remote) List(ctx context.Context) ([]Adapter, error) {
+func (r *Remote) List(ctx context.Context) (out []Adapter, err error) {
 	list, err := r.all(ctx)
-	var out []Adapter
-	for _, a := range list {
-		if a.Removed != 0 {
+	for _, x := range list {
+		if x.Removed != 0 {
 			continue
 		}
+		a := x.Adapter
+		var broken error
+		if a.Settings, broken = r.open(a.Name, x.settings); broken != nil {
+			return nil, broken
+		}
 		if l := r.line(a.Name); l != nil {
-			a.Asked, a.Waiting = l.state()
+			l.state(&a)
 		}
 		out = append(out, a)
 	}
 	return out, err
 }
 
-func (r *Remote) all(ctx context.Context) (list []Adapter, err error) {
+// Get returns one adapter that is there, or NotFound.
+func (r *Remote) Get(ctx context.Context, name string) (Adapter, error) {
+	list, err := r.List(ctx)
+	for _, a := range list {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	if err == nil {
+		err = noAdapter(name)
+	}
+	return Adapter{}, err
+}
+
+func noAdapter(name string) error {
+	return fault.New(fault.NotFound, "no adapter %q", name).WithHint("ombud channel list shows them")
+}
+
+// row is an adapter as it is kept.
+type row struct {
+	Adapter
+	settings []byte // sealed
+}
+
+func (r *Remote) all(ctx context.Context) (list []row, err error) {
 	err = r.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
-		list, err = db.All(ctx, q, func(r *db.Rows) (a Adapter, err error) {
-			err = r.Scan(&a.Name, &a.Added, &a.Removed)
-			return a, err
-		}, "SELECT name, added, removed FROM adapters ORDER BY name LIMIT 1000")
+		list, err = db.All(ctx, q, func(r *db.Rows) (x row, err error) {
+			err = r.Scan(&x.Name, &x.Added, &x.Removed, &x.settings)
+			return x, err
+		}, "SELECT name, added, removed, settings FROM adapters ORDER BY name LIMIT 1000")
 		return err
 	})
 	return list, err
@@ -219,55 +255,60 @@ func (r *Remote) digest(name string, secret []byte) []byte {
 	return r.Vault.MAC("adapter.credential", []byte(name), secret)
 }
 
-// verify returns the adapter of a credential. The secret is compared in constant
-// time, and also when there is no such adapter.
-func (r *Remote) verify(ctx context.Context, q db.Q, credential string) (string, error) {
+// verify returns the adapter of a credential, with its settings. The secret is compared in
+// constant time, and also when there is no such adapter.
+func (r *Remote) verify(ctx context.Context, q db.Q, credential string) (a Adapter, err error) {
 	name, text, _ := strings.Cut(credential, ".")
 	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != 32 || !validName.MatchString(name) {
-		return "", errCredential
+		return a, errCredential
 	}
-	var kept []byte
-	err = q.QueryRow(ctx, "SELECT credential FROM adapters WHERE name = $1 AND removed = 0", name).Scan(&kept)
+	var kept, settings []byte
+	err = q.QueryRow(ctx, "SELECT credential, settings FROM adapters WHERE name = $1 AND removed = 0", name).Scan(&kept, &settings)
 	missing := errors.Is(err, sql.ErrNoRows)
 	if err != nil && !missing {
-		return "", err
+		return a, err
 	}
 	if !hmac.Equal(r.digest(name, secret), kept) || missing {
-		return "", errCredential
+		return a, errCredential
 	}
-	return name, nil
+	a.Name = name
+	a.Settings, err = r.open(name, settings)
+	return a, err
 }
 
 // check is verify in a snapshot of its own.
-func (r *Remote) check(ctx context.Context, credential string) (l *line, err error) {
-	var name string
+func (r *Remote) check(ctx context.Context, credential string) (l *line, set channel.Settings, err error) {
+	var a Adapter
 	err = r.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
-		name, err = r.verify(ctx, q, credential)
+		a, err = r.verify(ctx, q, credential)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, set, err
 	}
-	if l = r.line(name); l == nil { // another node added it
-		if err := r.connect(Adapter{Name: name}); err != nil {
-			return nil, err
+	if l = r.line(a.Name); l == nil { // another node added it
+		if err := r.connect(Adapter{Name: a.Name}); err != nil {
+			return nil, set, err
 		}
-		l = r.line(name)
+		l = r.line(a.Name)
 	}
-	return l, nil
+	return l, a.Settings, nil
 }
 
-// changeData is the payload of adapter.added and adapter.removed.
+// changeData is the payload of adapter.added, adapter.changed and adapter.removed.
 type changeData struct {
-	Name string `json:"name"`
+	Name     string           `json:"name"`
+	Settings channel.Settings `json:"settings"`
 }
 
-func (r *Remote) tell(ctx context.Context, tx *db.Tx, name, kind, by string) error {
-	_, err := r.Log.AppendTx(ctx, tx, eventlog.New{Stream: "adapter:" + name, Kind: kind, Actor: by, Expect: eventlog.Any, Data: changeData{name}})
+func (r *Remote) tell(ctx context.Context, tx *db.Tx, a Adapter, kind, by string) error {
+	_, err := r.Log.AppendTx(ctx, tx, eventlog.New{
+		Stream: "adapter:" + a.Name, Kind: kind, Actor: by, Expect: eventlog.Any, Data: changeData{a.Name, a.Settings},
+	})
 	if err != nil {
 		return err
 	}
-	_, err = r.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: Prefix + name, Outcome: "ok"})
+	_, err = r.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: Prefix + a.Name, Outcome: "ok"})
 	return err
 }

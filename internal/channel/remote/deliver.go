@@ -9,9 +9,6 @@ import (
 	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
-	"github.com/ombud-run/ombud/internal/label"
-	"github.com/ombud-run/ombud/internal/pairing"
-	"github.com/ombud-run/ombud/internal/policy"
 )
 
 // Delivery is a message as an adapter hands it over. Every id is the network's own.
@@ -26,6 +23,19 @@ type Delivery struct {
 	SenderName string
 	Text       string
 	Key        string // the network's id of the message, unique in its chat
+	Bot        bool   // another program wrote it
+	MentionsMe bool   // by an id of ombud's in the structure of the message, not by its text alone
+	QuotesMe   bool   // it answers a message of ombud's
+	Command    bool   // it is a command to ombud
+	Elsewhere  bool   // it is a command to another program, by its name
+	Forwarded  bool   // the sender passes on what somebody else wrote
+}
+
+// Delivered says what became of a message, durably.
+type Delivered struct {
+	Event     string
+	Duplicate bool // the key was known
+	Addressed bool // it is answered; else it is kept as something that was overheard
 }
 
 const maxPart = 512 // bytes of each id and name
@@ -48,39 +58,43 @@ func (d *Delivery) check() error {
 	return nil
 }
 
+func (d *Delivery) received() channel.Received {
+	return channel.Received{
+		ID: d.Key, Chat: d.Chat, Thread: d.Thread, Title: d.Title, Group: d.Group, Sender: d.Sender, SenderName: d.SenderName, Text: d.Text,
+		Bot: d.Bot, MentionsMe: d.MentionsMe, QuotesMe: d.QuotesMe, Command: d.Command, Elsewhere: d.Elsewhere, Forwarded: d.Forwarded,
+	}
+}
+
 // Deliver takes a message in. It returns when that is durable. Errors: Denied,
 // Invalid, Conflict for a key that came with another text before, or the store's.
-func (r *Remote) Deliver(ctx context.Context, d Delivery) (agent.Accepted, error) {
-	l, err := r.check(ctx, d.Credential)
+func (r *Remote) Deliver(ctx context.Context, d Delivery) (Delivered, error) {
+	l, set, err := r.check(ctx, d.Credential)
 	if err != nil {
-		return agent.Accepted{}, err
+		return Delivered{}, err
 	}
 	if err := d.check(); err != nil {
-		return agent.Accepted{}, err
+		return Delivered{}, err
 	}
-	name := Prefix + l.name
-	who := channel.Said{
-		Sender: pairing.Sender{Channel: name, Account: d.Account, User: d.Sender}, Name: d.SenderName, Chat: d.Chat, Group: d.Group,
-	}
-	return r.Conversations.Intake(ctx, agent.Inbound{
-		Address: agent.Address{Channel: name, Account: d.Account, Chat: d.Chat, Thread: d.Thread},
-		Title:   d.Title, Sender: d.Sender, SenderName: d.SenderName, Text: d.Text, Key: d.Chat + "\x00" + d.Key,
-		Source: label.Untrusted(name + "/" + d.Sender), Tier: policy.Untrusted,
-		Judge: func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
-			// Once more, in the transaction: it may have been removed meanwhile.
-			if _, err := r.verify(ctx, tx, d.Credential); err != nil {
-				return "", false, err
-			}
-			if code, is := channel.PairCode(d.Text); is {
-				in.Text = channel.Redacted
-				notice, err := who.Pair(ctx, tx, r.Senders, code)
-				return notice, err == nil, err
-			}
-			i, err := r.Senders.Of(ctx, tx, who.Sender)
-			if err == nil {
-				who.Rank(i, in)
-			}
+	m, name := d.received(), Prefix+l.name
+	in := channel.Inbound(name, d.Account, m)
+	in.Agent = set.Agent
+	in.Judge = func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
+		// Once more, in the transaction: it may have been removed meanwhile, or told otherwise.
+		a, err := r.verify(ctx, tx, d.Credential)
+		if err != nil {
 			return "", false, err
-		},
-	})
+		}
+		return channel.Judging{
+			Channel: name, Account: d.Account, Named: true, Settings: a.Settings, Senders: r.Senders, Agents: r.Conversations,
+		}.Judge(ctx, tx, m, in)
+	}
+	got, err := r.Conversations.Intake(ctx, in)
+	if err != nil {
+		return Delivered{}, err
+	}
+	if !got.Duplicate {
+		l.heardOne()
+	}
+	// What is addressed has a turn or is settled at once; so it can be told of a repeat too.
+	return Delivered{Event: got.Event, Duplicate: got.Duplicate, Addressed: got.Run != "" || got.Notice != ""}, nil
 }

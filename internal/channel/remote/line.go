@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/outbox"
@@ -61,6 +62,10 @@ type line struct {
 	early   map[string]Settlement // settlements that came while nothing waited for them
 	changed chan struct{}         // closed and replaced when something is to be handed out
 	asked   int64                 // when the adapter last asked, Unix µs
+	heard   int64                 // when it last delivered
+	said    int64                 // when it last sent
+
+	pace channel.Pace
 }
 
 var _ outbox.Prober = (*line)(nil)
@@ -87,16 +92,36 @@ func (l *line) setRemoved(removed bool) {
 	l.wake()
 }
 
-func (l *line) state() (asked int64, waiting int) {
+func (l *line) isRemoved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.asked, len(l.waiting)
+	return l.removed
+}
+
+func (l *line) state(a *Adapter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.Asked, a.Heard, a.Said, a.Waiting = l.asked, l.heard, l.said, len(l.waiting)
+}
+
+func (l *line) heardOne() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = l.r.DB.Time()
 }
 
 // Send implements outbox.Sender.
 func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error) {
-	h, err := l.put(ctx, it, it.PossibleRepeat)
+	ad, set, err := l.where(ctx, it)
 	if err != nil {
+		return outbox.Receipt{}, err
+	}
+	if err := l.pace.KeptBack(set, it, time.UnixMicro(l.r.DB.Time())); err != nil {
+		return outbox.Receipt{}, err
+	}
+	h, err := l.put(ad, it, it.PossibleRepeat)
+	if err != nil {
+		l.pace.Unsaid(it)
 		return outbox.Receipt{}, err
 	}
 	defer l.drop(h)
@@ -108,10 +133,12 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 	case <-h.taken:
 	case <-offer.C:
 		if l.takeBack(h) {
+			l.pace.Unsaid(it)
 			return outbox.Receipt{}, &outbox.RetryAfter{After: l.r.cfg.Pause, Err: fault.New(fault.Unavailable, "adapter %s does not ask for messages", l.name)}
 		}
 	case <-ctx.Done():
 		if l.takeBack(h) {
+			l.pace.Unsaid(it)
 			return outbox.Receipt{}, fault.New(fault.Unavailable, "not handed to adapter %s: %w", l.name, context.Cause(ctx))
 		}
 	}
@@ -126,7 +153,11 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 // Probe implements outbox.Prober: the adapter is handed the item again and says
 // what became of it, or sends it now if it surely was not sent.
 func (l *line) Probe(ctx context.Context, it outbox.Item) (outbox.Answer, outbox.Receipt, error) {
-	h, err := l.put(ctx, it, true)
+	ad, _, err := l.where(ctx, it)
+	if err != nil {
+		return outbox.CannotTell, outbox.Receipt{}, err
+	}
+	h, err := l.put(ad, it, true)
 	if err != nil {
 		return outbox.CannotTell, outbox.Receipt{}, err
 	}
@@ -162,24 +193,38 @@ func (s Settlement) receipt() (outbox.Receipt, error) {
 	return outbox.Receipt{}, fault.New(fault.Unknown, "the adapter cannot tell whether it was sent: %s", s.Error)
 }
 
-// put lets an item wait for the adapter to ask.
-func (l *line) put(ctx context.Context, it outbox.Item, again bool) (*handout, error) {
+// where is where an item is to be said, and what the operator has said of the adapter.
+func (l *line) where(ctx context.Context, it outbox.Item) (agent.Address, channel.Settings, error) {
 	var conv agent.Conversation
+	var set channel.Settings
+	removed := l.isRemoved()
 	err := l.r.DB.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
-		conv, err = l.r.Conversations.ConversationIn(ctx, q, it.Conversation)
+		if conv, err = l.r.Conversations.ConversationIn(ctx, q, it.Conversation); err == nil {
+			set, err = l.r.settings(ctx, q, l.name)
+		}
+		removed = removed || fault.Is(err, fault.NotFound) && conv.ID != ""
 		return err
 	})
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "where to send it: %w", err)
+	if removed {
+		return conv.Address, set, l.errRemoved()
 	}
-	ad := conv.Address
+	if err != nil {
+		return conv.Address, set, fault.New(fault.Unavailable, "where to send it: %w", err)
+	}
+	return conv.Address, set, nil
+}
+
+func (l *line) errRemoved() error { return fault.New(fault.Denied, "adapter %s was removed", l.name) }
+
+// put lets an item wait for the adapter to ask.
+func (l *line) put(ad agent.Address, it outbox.Item, again bool) (*handout, error) {
 	h := &handout{seq: it.Seq, done: make(chan struct{}), taken: make(chan struct{}), out: Outgoing{
 		Key: it.ID, Account: ad.Account, Chat: ad.Chat, Thread: ad.Thread, Text: it.Text, ReplyTo: it.ReplyTo, Again: again,
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.removed {
-		return nil, fault.New(fault.Denied, "adapter %s was removed", l.name)
+		return nil, l.errRemoved()
 	}
 	if s, ok := l.early[it.ID]; ok {
 		delete(l.early, it.ID)
@@ -220,7 +265,7 @@ func (l *line) takeBack(h *handout) bool {
 // Next hands out messages, the oldest first. With none it waits, for at most wait
 // and not beyond ctx, and returns none.
 func (r *Remote) Next(ctx context.Context, credential, account string, limit int, wait time.Duration) ([]Outgoing, error) {
-	l, err := r.check(ctx, credential)
+	l, _, err := r.check(ctx, credential)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +291,7 @@ func (r *Remote) Next(ctx context.Context, credential, account string, limit int
 			return nil, context.Cause(ctx)
 		}
 		again.Stop()
-		if _, err := r.check(ctx, credential); err != nil { // removed while it waited
+		if _, _, err := r.check(ctx, credential); err != nil { // removed while it waited
 			return nil, err
 		}
 	}
@@ -286,7 +331,7 @@ func (l *line) take(account string, limit int) (out []Outgoing, changed <-chan s
 // Ack settles a message that was handed out. Settling it again changes nothing.
 // Errors: Denied, Invalid, NotFound if the message is none of this adapter's.
 func (r *Remote) Ack(ctx context.Context, s Settlement) error {
-	l, err := r.check(ctx, s.Credential)
+	l, _, err := r.check(ctx, s.Credential)
 	if err != nil {
 		return err
 	}
@@ -319,6 +364,9 @@ func (l *line) settle(s Settlement) bool {
 		return false
 	}
 	delete(l.waiting, s.Key)
+	if s.Result == Sent {
+		l.said = l.r.DB.Time()
+	}
 	h.what = s
 	close(h.done)
 	return true

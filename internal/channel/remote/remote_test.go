@@ -35,12 +35,18 @@ type talks struct {
 	db *db.DB
 	mu sync.Mutex
 	in []agent.Inbound
+
+	notices []string // to the operator
 }
 
 func (c *talks) Intake(ctx context.Context, in agent.Inbound) (out agent.Accepted, err error) {
 	err = c.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		judged := in
-		out.Notice, _, err = in.Judge(ctx, tx, &judged)
+		settled := false
+		out.Notice, settled, err = in.Judge(ctx, tx, &judged)
+		if err == nil && !settled && !judged.Overheard {
+			out.Run = "run_1"
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.in = append(c.in, judged)
@@ -51,6 +57,17 @@ func (c *talks) Intake(ctx context.Context, in agent.Inbound) (out agent.Accepte
 
 func (c *talks) ConversationIn(_ context.Context, _ db.Q, conversation string) (agent.Conversation, error) {
 	return agent.Conversation{ID: conversation, Address: agent.Address{Channel: "adapter:tg", Account: "bot1", Chat: conversation, Thread: "t"}}, nil
+}
+
+func (c *talks) PressTx(context.Context, *db.Tx, string, bool, string) (string, error) {
+	return "", fault.New(fault.Internal, "an adapter has no buttons")
+}
+
+func (c *talks) NoticeTx(_ context.Context, _ *db.Tx, _, text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notices = append(c.notices, text)
+	return nil
 }
 
 func (c *talks) last() agent.Inbound {
@@ -158,6 +175,12 @@ func (b *bench) ack(credential, key string, r Result) {
 // becomes waits for an item to get to a state.
 func (b *bench) becomes(itemID string, want outbox.State) outbox.Item {
 	b.t.Helper()
+	return b.until(itemID, func(it outbox.Item) bool { return it.State == want })
+}
+
+// until waits for an item to be as it is wanted.
+func (b *bench) until(itemID string, is func(outbox.Item) bool) outbox.Item {
+	b.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var it outbox.Item
@@ -166,11 +189,11 @@ func (b *bench) becomes(itemID string, want outbox.State) outbox.Item {
 		if it, err = b.box.Get(b.t.Context(), itemID); err != nil {
 			b.t.Fatal(err)
 		}
-		if it.State == want {
+		if is(it) {
 			return it
 		}
 	}
-	b.t.Fatalf("item is %s (%s), want %s", it.State, it.Error, want)
+	b.t.Fatalf("item is %s (%s)", it.State, it.Error)
 	return it
 }
 

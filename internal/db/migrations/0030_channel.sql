@@ -24,5 +24,8 @@ CREATE TABLE channel_pieces (
 
 CREATE INDEX channel_pieces_at ON channel_pieces (at);
 
+-- What the operator has said of an adapter; NULL is nothing.
+ALTER TABLE adapters ADD COLUMN settings BYTEA; -- sealed
+
 -- Questions are counted and looked up by where they were asked.
 CREATE INDEX approvals_conversation ON approvals (conversation, id);
