@@ -24,14 +24,14 @@ const (
 
 // saidBefore refuses a text that was said in the conversation a moment ago, in the same
 // words or in much the same.
-func (a *Agents) saidBefore(ctx context.Context, tx *db.Tx, conv Conversation, cause, text string) error {
-	last, err := a.Outbox.LastTx(ctx, tx, conv.ID, guardLast)
+func (a *Agents) saidBefore(ctx context.Context, tx *db.Tx, m outbox.Message) error {
+	last, err := a.Outbox.LastTx(ctx, tx, m.Conversation, guardLast)
 	if err != nil {
 		return err
 	}
-	plain, weight := normalWords(text), heavyWords(text)
+	plain, weight := normalWords(m.Text), heavyWords(m.Text)
 	for _, it := range last {
-		if it.Run == cause || it.State == outbox.Failed || it.State == outbox.Skipped {
+		if it.Run == m.Run && (it.Text == m.Text || it.Ordinal == m.Ordinal) || it.State == outbox.Failed || it.State == outbox.Skipped {
 			continue // the same message tried again, or one that did not arrive
 		}
 		age := time.Duration(tx.Now()-it.Queued) * time.Microsecond

@@ -25,7 +25,8 @@ const LocalPrefix = "local:"
 type Sending struct {
 	To     string      // operator, local:NAME, the id of a conversation, or CHANNEL:CHAT and CHANNEL:CHAT/THREAD
 	Text   string      // Markdown
-	Cause  string      // one message for each
+	Cause  string      // one message for each, unless Run is set
+	Run    string      // the turn that sends it: one of several, and the same words as its answer are said once
 	By     string      // who sends it
 	Label  label.Label // of what the text was made from
 	Repeat bool        // it may say again what was said a moment ago
@@ -56,18 +57,25 @@ func (a *Agents) SendTx(ctx context.Context, tx *db.Tx, s Sending) (outbox.Item,
 	if err != nil {
 		return outbox.Item{}, err
 	}
+	m := outbox.Message{
+		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.Chat, ChatName: conv.Title, Group: conv.Address.Group,
+		Run: s.Cause, Text: text, Unasked: s.By != ToOperator,
+	}
+	if s.Run != "" {
+		m.Run = s.Run
+		if m.Ordinal, err = a.Outbox.NextTx(ctx, tx, s.Run); err != nil {
+			return outbox.Item{}, err
+		}
+	}
 	if !own && !s.Repeat {
-		if err := a.saidBefore(ctx, tx, conv, s.Cause, text); err != nil {
+		if err := a.saidBefore(ctx, tx, m); err != nil {
 			return outbox.Item{}, err
 		}
 	}
 	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{Text: text, Label: s.Label}}); err != nil {
 		return outbox.Item{}, err
 	}
-	it, err := a.Outbox.AppendTx(ctx, tx, outbox.Message{
-		Conversation: conv.ID, Channel: conv.Address.Channel, Recipient: conv.Address.Chat, ChatName: conv.Title, Group: conv.Address.Group,
-		Run: s.Cause, Text: text, Unasked: s.By != ToOperator,
-	})
+	it, err := a.Outbox.AppendTx(ctx, tx, m)
 	if err != nil || own || s.By == ToOperator {
 		return it, err
 	}

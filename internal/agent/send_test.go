@@ -82,6 +82,41 @@ func TestAMessageOfItsOwnGoesToWhomItNames(t *testing.T) {
 	})
 }
 
+// The same words said by the tool and then as the answer are one message.
+func TestAnAnswerThatWasSentAlreadyIsOneMessage(t *testing.T) {
+	t.Parallel()
+	each(t, setup{sender: arrives{}}, func(t *testing.T, b *bench) {
+		b.Places = chats{}
+		got, err := b.Intake(t.Context(), Inbound{
+			Address: Address{Channel: "chat", Chat: "ann"}, Sender: "ann", Text: "hello", Source: label.Operator, Key: "1",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.answer(got.Run) // "re: hello"
+		send := func(text string) outbox.Item {
+			var it outbox.Item
+			err := b.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) (err error) {
+				it, err = b.SendTx(ctx, tx, Sending{To: got.Conversation, Text: text, Cause: "step", Run: got.Run, By: "agent:main", Label: label.Of(label.Own, label.OperatorOnly)})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return it
+		}
+		if it := send("re: hello"); it.Ordinal != 0 {
+			t.Errorf("it is said again: %+v", it)
+		}
+		if one, two := send("something else"), send("and more"); one.Ordinal != 1 || two.Ordinal != 2 {
+			t.Errorf("%+v %+v", one, two)
+		}
+		if out := b.out(got.Conversation); len(out) != 3 {
+			t.Errorf("%q", out)
+		}
+	})
+}
+
 // KARMAX's cases: the same words within six hours, much the same within ten minutes.
 func TestWhatWasJustSaidIsNotSaidAgain(t *testing.T) {
 	t.Parallel()

@@ -219,7 +219,7 @@ func (o *Outbox) sendAtOnce(ctx context.Context, tx *db.Tx, s TxSender, it *Item
 
 // digest tells whether two messages of a run say the same.
 func (o *Outbox) digest(m Message) []byte {
-	return o.vault.MAC("outbox.digest", []byte(m.Conversation), []byte(m.Channel), []byte(m.Recipient), []byte(m.ReplyTo), []byte(m.Text))
+	return o.vault.MAC("outbox.digest", []byte(m.Conversation), []byte(m.Channel), []byte(m.Recipient), []byte(m.Text))
 }
 
 // backoff is the pause after the n-th try, n from 1.

@@ -192,6 +192,12 @@ func (o *Outbox) LastTx(ctx context.Context, tx *db.Tx, conversation string, lim
 	return db.All(ctx, tx, o.item, "SELECT "+columns+" FROM outbox WHERE conversation = $1 ORDER BY seq DESC LIMIT $2", conversation, limit)
 }
 
+// NextTx is the ordinal of the next result of a run that is not its answer, which is 0.
+func (o *Outbox) NextTx(ctx context.Context, tx *db.Tx, run string) (n int, err error) {
+	err = tx.QueryRow(ctx, "SELECT COALESCE(MAX(ordinal), 0) + 1 FROM outbox WHERE run = $1", run).Scan(&n)
+	return n, err
+}
+
 // Waiting is how many items of a channel wait to go out.
 func (o *Outbox) Waiting(ctx context.Context, channel string) (n int64, err error) {
 	err = o.db.Read(ctx, func(ctx context.Context, q db.Q) error {

@@ -69,7 +69,7 @@ func (t Tool) call(ctx context.Context, inv tool.Invocation) (tool.Output, error
 		return tool.Output{}, err
 	}
 	it, err := t.send(ctx, inv.Tx, agent.Sending{
-		To: in.To, Text: in.Text, Cause: inv.Key, By: inv.Subject, Label: label.Join(inv.Label, label.Of(label.Own, label.OperatorOnly)),
+		To: in.To, Text: in.Text, Cause: inv.Key, Run: inv.Run, By: inv.Subject, Label: label.Join(inv.Label, label.Of(label.Own, label.OperatorOnly)),
 	})
 	if err != nil {
 		return tool.Output{}, err
