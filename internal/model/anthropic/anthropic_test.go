@@ -38,9 +38,10 @@ func TestSignedReasoningIsGivenBack(t *testing.T) {
 		modeltest.Step{Thinking: "the user wants the <time>", Calls: []modeltest.Call{{Name: "time_now", Args: "{}"}}},
 		modeltest.Step{Text: "noon"})
 	p, req := open(t, s), ask()
-	out, err := p.Generate(t.Context(), req, nil)
-	if err != nil || len(out.Opaque) != 1 || out.Text != "" {
-		t.Fatalf("%+v, %v", out, err)
+	shown := ""
+	out, err := p.Generate(t.Context(), req, func(d model.Delta) { shown += d.Text })
+	if err != nil || len(out.Opaque) != 1 || out.Text != "" || shown != "" {
+		t.Fatalf("%+v, %v; %q was shown", out, err, shown)
 	}
 	req.Messages = append(req.Messages, out.Message(), model.Results(model.ToolResult{CallID: out.Calls[0].ID, Text: "12:00"}))
 	if out, err = p.Generate(t.Context(), req, nil); err != nil || out.Text != "noon" {
