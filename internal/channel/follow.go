@@ -171,7 +171,7 @@ func (l *line) showText(ctx context.Context, run string, at Place, p *preview, e
 // reports false if there is none.
 func (l *line) intoPreview(ctx context.Context, a Adapter, it outbox.Item, out Outgoing) (ref string, done bool, err error) {
 	e, ok := a.(Editor)
-	if !ok || !strings.HasPrefix(it.Run, "run_") {
+	if !ok || !strings.HasPrefix(it.Run, "run_") || it.Ordinal != 0 { // what a turn sends beside its answer is a message of its own
 		return "", false, nil
 	}
 	l.mu.Lock()

@@ -44,6 +44,25 @@ func TestAnAnswerIsShownAsItIsWritten(t *testing.T) {
 	})
 }
 
+// What a turn sends beside its answer is no part of it: it stays, wherever it goes.
+func TestWhatATurnSendsBesideItsAnswerIsNoPartOfThePreview(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		e := streams(t, s)
+		s.hear(Received{ID: "1", Chat: "dm", Sender: "ann", Text: "go"})
+		s.talks.notes <- agent.Note{Text: "Hel"}
+		s.until("it is shown", func() bool { return slices.Equal(s.net.texts(), []string{"Hel"}) })
+		for n, text := range []string{"beside", "elsewhere"} {
+			s.ended(s.say(text, func(m *outbox.Message) { m.Run, m.Ordinal, m.Conversation = "run_1", n+1, "chat "+text }))
+		}
+		s.ended(s.say("Hello", func(m *outbox.Message) { m.Run = "run_1" }))
+		if !slices.Equal(s.net.texts(), []string{"Hel", "beside", "elsewhere"}) || e.last() != "Hello" || len(e.edits) != 1 {
+			t.Errorf("edited to %+v, sent %q", e.edits, s.net.texts())
+		}
+		s.talks.over.Store(true)
+	})
+}
+
 // A preview that is gone is no reason to lose the answer.
 func TestAnAnswerWhosePreviewIsGoneIsAMessageOfItsOwn(t *testing.T) {
 	t.Parallel()
