@@ -6,8 +6,9 @@ TIMEOUT   ?= 20m
 GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 # Packages with goroutines, locks or atomics of their own.
-RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule trigger httpd wire ipc daemon tools/process
-RACE_PKGS  = $(shell $(GO) list $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES)))))
+RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule trigger httpd wire ipc daemon tools/process channel/remote channel/telegram channel/slack channel/discord
+RACE_ONLY  = ./internal/channel ./internal/signed ./wasmloop
+RACE_PKGS  = $(shell $(GO) list $(RACE_ONLY) $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES)))))
 
 # Property tests draw from a random seed, so that every run looks somewhere new. CI
 # sets RAPID_SEED, so that a change is judged by the change; 0 means random.
