@@ -132,6 +132,9 @@ func (l *line) showText(ctx context.Context, run string, at Place, p *preview, e
 	if p.over {
 		return false
 	}
+	if l.shutFor(at) > 0 {
+		return true // only what is shown is left out: the answer waits and comes
+	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	pieces := a.Render(l.c.Hide(text) + " …")
@@ -145,7 +148,11 @@ func (l *line) showText(ctx context.Context, run string, at Place, p *preview, e
 		if list[0].state != sent {
 			return false // whether it is there nobody knows: the answer comes as a message of its own
 		}
-		l.quietly("edit", func() error { return e.Edit(ctx, list[0].ref, out) })
+		l.quietly("edit", func() error {
+			err := e.Edit(ctx, list[0].ref, out)
+			l.shut(at, err)
+			return err
+		})
 		return true
 	}
 	// The text itself is not kept: the row only says that there is a message.
@@ -156,6 +163,7 @@ func (l *line) showText(ctx context.Context, run string, at Place, p *preview, e
 		return false
 	}
 	ref, err := l.put(ctx, a, out)
+	l.shut(at, err)
 	to := sent
 	switch {
 	case err != nil && outbox.SurelyNotSent(err):

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -58,6 +59,38 @@ func TestWhatATurnSendsBesideItsAnswerIsNoPartOfThePreview(t *testing.T) {
 		s.ended(s.say("Hello", func(m *outbox.Message) { m.Run = "run_1" }))
 		if !slices.Equal(s.net.texts(), []string{"Hel", "beside", "elsewhere"}) || e.last() != "Hello" || len(e.edits) != 1 {
 			t.Errorf("edited to %+v, sent %q", e.edits, s.net.texts())
+		}
+		s.talks.over.Store(true)
+	})
+}
+
+// A network that asks to wait is left alone: nothing is shown meanwhile, and the answer comes
+// when the time is over.
+func TestANetworkThatAsksToWaitIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		e := streams(t, s)
+		s.hear(Received{ID: "2", Chat: "dm", Sender: "ann", Text: "go"})
+		s.talks.notes <- agent.Note{Text: "Hel"}
+		s.until("it is shown", func() bool { return len(s.net.texts()) == 1 })
+		l, err := s.line("net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.mu.Lock()
+		e.wrong = &outbox.RetryAfter{After: time.Hour, Err: fault.New(fault.Unavailable, "429")}
+		e.mu.Unlock()
+		s.talks.notes <- agent.Note{Text: "lo"}
+		s.until("the chat is shut", func() bool { return l.shutFor(Place{Chat: "dm"}) > 0 })
+		e.mu.Lock()
+		e.wrong = nil
+		e.mu.Unlock()
+		s.talks.notes <- agent.Note{Text: " there"}
+		l.shut(Place{Chat: "chat1", Thread: "t"}, &outbox.RetryAfter{After: time.Hour, Err: fault.New(fault.Unavailable, "429")})
+		id := s.say("Hello", nil)
+		s.until("it was tried", func() bool { return s.item(id).Error != "" })
+		if it := s.item(id); it.State != outbox.Queued || it.NextAt < s.db.Time()+50*60*1e6 || len(s.net.texts()) != 1 || e.last() != "" {
+			t.Errorf("%+v; sent %q, edited to %q", it, s.net.texts(), e.last())
 		}
 		s.talks.over.Store(true)
 	})

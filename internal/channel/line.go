@@ -66,10 +66,11 @@ type line struct {
 
 	pace     Pace
 	previews map[string]*preview // by run
+	gates    map[Place]time.Time // until when a chat asked to be left alone
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}}
+	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, gates: map[Place]time.Time{}}
 }
 
 // set takes over what the row says.
@@ -348,7 +349,7 @@ func (l *line) up(me Me) {
 	l.lockedHealth()
 }
 
-// Hook answers the calls of networks to channels: HookPrefix and a name, or a path that a
+// ServeHTTP answers the calls of networks to channels: HookPrefix and a name, or a path that a
 // kind has for programs that know no other.
 func (c *Channels) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l, a := c.hooked(r.URL.Path)

@@ -63,3 +63,36 @@ func (l *line) keptBack(it outbox.Item) error {
 	set, _ := l.settings()
 	return l.pace.KeptBack(set, it, time.UnixMicro(l.c.DB.Time()))
 }
+
+// maxGates is how many chats that asked to wait are kept in mind.
+const maxGates = 4096
+
+// shut keeps everything from a chat whose network asked to wait: what goes out and what is
+// only shown count together there.
+func (l *line) shut(at Place, err error) {
+	after, asked := outbox.Wait(err)
+	if !asked || after <= 0 {
+		return
+	}
+	until := time.UnixMicro(l.c.DB.Time()).Add(after)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.gates) >= maxGates {
+		clear(l.gates) // a network that is asked too early says so again
+	}
+	if until.After(l.gates[at]) {
+		l.gates[at] = until
+	}
+}
+
+// shutFor is how long nothing may go to a chat, 0 if something may.
+func (l *line) shutFor(at Place) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := l.gates[at].Sub(time.UnixMicro(l.c.DB.Time()))
+	if left <= 0 {
+		delete(l.gates, at)
+		return 0
+	}
+	return left
+}

@@ -50,6 +50,10 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 	if err != nil {
 		return outbox.Receipt{}, err
 	}
+	if left := l.shutFor(at); left > 0 {
+		l.pace.Unsaid(it)
+		return outbox.Receipt{}, &outbox.RetryAfter{After: left, Err: fault.New(fault.Unavailable, "the network asked to wait")}
+	}
 	list, err := l.c.readPieces(ctx, it.ID)
 	if err == nil && len(list) == 0 {
 		list, err = l.c.keepPieces(ctx, it.ID, a.Render(l.c.Hide(it.Text)))
@@ -62,6 +66,10 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 			continue
 		}
 		if err := l.sendPiece(ctx, a, it, at, list, i); err != nil {
+			l.shut(at, err)
+			if i == 0 && outbox.SurelyNotSent(err) {
+				l.pace.Unsaid(it)
+			}
 			return outbox.Receipt{}, err
 		}
 	}
