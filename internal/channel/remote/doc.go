@@ -12,6 +12,11 @@
 // the operator wrote is labelled as theirs, and whatever a message says, all it can
 // change of authority is to use up a pairing code.
 //
+// Whether it is answered is decided as for every channel ([channel.Judging]), by the facts
+// the adapter tells and what the operator has said of it (Set): strangers and groups that
+// are not listed are events, and the adapter is told that they are not addressed. Settings
+// are read from their row for each message; what cannot be opened lets nothing in or out.
+//
 // # What goes out
 //
 // The outbox sends through a Sender per adapter. An item waits for the adapter to
