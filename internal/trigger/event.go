@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -180,9 +181,16 @@ type armed struct {
 	Label   label.Label     `json:"label"`
 }
 
+// maxTimerName is how many bytes the name of a timer has at most.
+const maxTimerName = 200
+
 // ArmTx starts target once more at a time, with a payload (an object) whose words have
-// label l. Arming the same id of a target again moves it.
+// label l. Arming the same id of a target again moves it. Errors: Invalid if the id is too
+// long or no text.
 func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label) error {
+	if len(timer) > maxTimerName || strings.ContainsFunc(timer, unicode.IsControl) {
+		return fault.New(fault.Invalid, "the timer %.40q: a name has at most %d bytes and no control characters", timer, maxTimerName)
+	}
 	raw, err := json.Marshal(armed{ID: timer, Payload: payload, Label: l})
 	if err != nil {
 		return fault.New(fault.Invalid, "payload of timer %q: %w", timer, err)
@@ -221,7 +229,11 @@ func (h *hearing) timerFired(ctx context.Context, tx *db.Tx) error {
 	}
 	payload := objectOf(a.Payload)
 	for key, value := range map[string]string{"timer_id": a.ID, "fire_at": time.UnixMicro(timer.At).UTC().Format(time.RFC3339)} {
-		payload[key] = json.RawMessage(strconv.Quote(value))
+		quoted, err := json.Marshal(value) // a loop names its timers as it likes
+		if err != nil {
+			return fault.New(fault.Internal, "payload of timer %s: %w", timer.ID, err)
+		}
+		payload[key] = quoted
 	}
 	raw, err := json.Marshal(payload)
 	if err != nil {
