@@ -22,6 +22,11 @@ type Timer struct {
 	Owner   string          `json:"owner"` // the conversation, run or loop it belongs to
 	At      int64           `json:"fire_at"`
 	Payload json.RawMessage `json:"payload,omitempty"`
+
+	// Most bounds how many timers of the owner are armed and how many runs that it is the
+	// key of have not ended, together; 0 for no bound. Arming more is Invalid, and an ID that
+	// is armed already can always be moved.
+	Most int `json:"-"`
 }
 
 // TimerFired is the kind of event a timer leaves; its data is the Timer.
@@ -32,11 +37,28 @@ func (e *Engine) ArmTx(ctx context.Context, tx *db.Tx, t Timer) error {
 	if t.ID == "" || t.Kind == "" || t.At <= 0 {
 		return fault.New(fault.Invalid, "a timer needs an id, a kind and a time")
 	}
+	if t.Most > 0 {
+		if err := roomTx(ctx, tx, t); err != nil {
+			return err
+		}
+	}
 	_, err := tx.Exec(ctx, `INSERT INTO timers (id, kind, owner, nominal, fire_at, state, payload) VALUES ($1, $2, $3, $4, $4, 'armed', $5)
 		ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, owner = excluded.owner, nominal = excluded.nominal,
 			fire_at = excluded.fire_at, state = 'armed', payload = excluded.payload`,
 		t.ID, t.Kind, t.Owner, t.At, e.vault.Seal(vault.TimerPayload, t.ID, t.Payload))
 	tx.Notify(topicTimers)
+	return err
+}
+
+// roomTx refuses a timer of an owner that has too much ahead.
+func roomTx(ctx context.Context, tx *db.Tx, t Timer) error {
+	var armed, ahead int
+	err := tx.QueryRow(ctx, `SELECT (SELECT count(*) FROM timers WHERE id = $1 AND state = 'armed'),
+		(SELECT count(*) FROM timers WHERE owner = $2 AND state = 'armed') + (SELECT count(*) FROM runs WHERE key = $2 AND key <> '' AND ended = 0)`,
+		t.ID, t.Owner).Scan(&armed, &ahead)
+	if err == nil && armed == 0 && ahead >= t.Most {
+		err = fault.New(fault.Invalid, "%s has %d timers and runs ahead of it, and can have no more", t.Owner, ahead)
+	}
 	return err
 }
 

@@ -181,12 +181,16 @@ type armed struct {
 	Label   label.Label     `json:"label"`
 }
 
+// MaxAhead is how many timers of a target may be armed, together with its runs that have not
+// ended: a run that arms two for at once would otherwise fill the store with runs in line.
+const MaxAhead = 1000
+
 // maxTimerName is how many bytes the name of a timer has at most.
 const maxTimerName = 200
 
 // ArmTx starts target once more at a time, with a payload (an object) whose words have
 // label l. Arming the same id of a target again moves it. Errors: Invalid if the id is too
-// long or no text.
+// long or no text, or if the target has MaxAhead ahead.
 func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label) error {
 	if len(timer) > maxTimerName || strings.ContainsFunc(timer, unicode.IsControl) {
 		return fault.New(fault.Invalid, "the timer %.40q: a name has at most %d bytes and no control characters", timer, maxTimerName)
@@ -195,7 +199,7 @@ func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, a
 	if err != nil {
 		return fault.New(fault.Invalid, "payload of timer %q: %w", timer, err)
 	}
-	return t.runs.ArmTx(ctx, tx, run.Timer{ID: timerID(target, timer), Kind: TimerKind, Owner: target, At: at, Payload: raw})
+	return t.runs.ArmTx(ctx, tx, run.Timer{ID: timerID(target, timer), Kind: TimerKind, Owner: target, At: at, Payload: raw, Most: MaxAhead})
 }
 
 // DisarmTx cancels a timer of a target; it reports whether one was armed.

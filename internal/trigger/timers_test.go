@@ -2,12 +2,15 @@ package trigger
 
 import (
 	"context"
+	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/run"
 )
 
 func (h *house) arm(timer string, in int64) error {
@@ -43,6 +46,39 @@ func TestATimerHasAShortNameOfCharacters(t *testing.T) {
 		}
 		if err := h.arm(strings.Repeat("n", 200), 1); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A run that arms two timers for at once would otherwise put two runs in line, those four,
+// and so on until the disk is full.
+func TestTimersOfATargetAndItsLineAreBounded(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, h *house) {
+		h.replace(on("x", On{Timer: true}))
+		const hour = 3_600_000_000
+		for n := range MaxAhead - 2 {
+			if err := h.arm("t"+strconv.Itoa(n), hour); err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		for range 2 { // nothing works them off
+			if _, err := h.Manual(t.Context(), "loop:x", json.RawMessage(`{}`), "operator"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantClass(t, h.arm("one more", 1), fault.Invalid)
+		if err := h.arm("t0", 2*hour); err != nil {
+			t.Errorf("one that is armed cannot be moved: %v", err)
+		}
+		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			if _, err := h.DisarmTx(ctx, tx, "loop:x", "t1"); err != nil {
+				return err
+			}
+			return h.runs.ArmTx(ctx, tx, run.Timer{ID: "another's", Kind: "k", Owner: "loop:x", At: 1})
+		})
+		if err != nil {
+			t.Errorf("what is not started by it is bounded too: %v", err)
 		}
 	})
 }
