@@ -231,6 +231,50 @@ func TestTheCursorMovesWithItsMessage(t *testing.T) {
 	})
 }
 
+// A change is made whole or not at all, its secrets too.
+func TestAChangeThatIsRefusedChangesNothing(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		change := Change{Name: "net", Values: []string{"rate=5", "bogus=1"}, Secrets: map[string]string{"token": "another"}}
+		if _, err := s.Set(t.Context(), change, "operator"); !fault.Is(err, fault.Invalid) {
+			t.Error(err)
+		}
+		if i, err := s.Get("net"); err != nil || i.Settings.Rate != 0 || s.secrets["channel.net.token"] != "sesame" {
+			t.Errorf("%+v %v, the token is %q", i, err, s.secrets["channel.net.token"])
+		}
+		change.Values = change.Values[:1]
+		if i, err := s.Set(t.Context(), change, "operator"); err != nil || i.Settings.Rate != 5 || s.secrets["channel.net.token"] != "another" {
+			t.Errorf("%+v %v, the token is %q", i, err, s.secrets["channel.net.token"])
+		}
+	})
+}
+
+// A key that is replaced may be another account's: who ombud is is asked anew.
+func TestAChannelIsConnectedAgainWithANewKey(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.run = func(ctx context.Context, in Intake) error {
+			s.net.mu.Lock()
+			me := Me{ID: fmt.Sprint("me", s.net.asked)}
+			s.net.mu.Unlock()
+			in.Up(me)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		s.add(nil)
+		s.until("it is connected", func() bool { i, err := s.Get("net"); return err == nil && i.Me.ID == "me1" })
+		for _, other := range []string{"channel.net", "net.token", "channel.tent.token", "channel."} {
+			s.Renewed(other)
+		}
+		if i, err := s.Get("net"); err != nil || i.Me.ID != "me1" {
+			t.Errorf("%+v %v", i, err)
+		}
+		s.Renewed("channel.net.token")
+		s.until("it is connected as another", func() bool { i, err := s.Get("net"); return err == nil && i.Me.ID == "me2" && i.State == Working })
+	})
+}
+
 // The operator is told once when a channel stops working and once when it works again,
 // however often it is tried; a key that is refused needs a person.
 func TestTroubleIsToldOnce(t *testing.T) {
@@ -258,6 +302,26 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		s.until("it works", func() bool { return s.List()[0].State == Working })
 		s.until("the operator is told again", func() bool { return len(s.talks.told()) == 2 })
 		if told := s.talks.told(); !strings.Contains(told[0], "no answer") || !strings.Contains(told[1], "works again") {
+			t.Errorf("%q", told)
+		}
+	})
+}
+
+// A change of settings is no sign that a channel works again.
+func TestAChangeOfSettingsDoesNotSayThatItWorks(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.run = func(context.Context, Intake) error { return fault.New(fault.Denied, "the key is refused") }
+		s.add(nil)
+		s.until("the operator is told", func() bool { return len(s.talks.told()) == 1 })
+		s.net.mu.Lock()
+		before := s.net.asked
+		s.net.mu.Unlock()
+		if _, err := s.Set(t.Context(), Change{Name: "net", Values: []string{"rate=5"}}, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		s.until("it was tried again", func() bool { s.net.mu.Lock(); defer s.net.mu.Unlock(); return s.net.asked > before+2 })
+		if told := s.talks.told(); len(told) != 1 {
 			t.Errorf("%q", told)
 		}
 	})

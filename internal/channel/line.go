@@ -309,13 +309,12 @@ func (l *line) lockedNotice() {
 		l.telling.Stop()
 		l.telling = nil
 	}
-	if !bad && l.told {
-		l.told = false
-		text := fmt.Sprintf("%s works again.", l.name)
-		if l.state == Paused {
-			return
-		}
-		go l.notice(KindWorks, "", text)
+	if bad || !l.told || l.state == Connecting { // that it is tried again is no sign that it works
+		return
+	}
+	l.told = false
+	if l.state == Working {
+		go l.notice(KindWorks, "", fmt.Sprintf("%s works again.", l.name))
 	}
 }
 
