@@ -192,7 +192,10 @@ func (c *Channels) setup(name string, k Kind, s Settings) Setup {
 	}
 }
 
-func secretName(channel, part string) string { return "channel." + channel + "." + part }
+// secretPrefix begins the names of the secret parts of channels.
+const secretPrefix = "channel."
+
+func secretName(channel, part string) string { return secretPrefix + channel + "." + part }
 
 func (c *Channels) kind(name string) (Kind, bool) {
 	at := slices.IndexFunc(c.Deps.Kinds, func(k Kind) bool { return k.Name == name })
@@ -358,14 +361,36 @@ func (c *Channels) Set(ctx context.Context, ch Change, by string) (Info, error) 
 			return Info{}, fault.New(fault.Invalid, "a channel of kind %s has no secret %q", l.kindOf().Name, part)
 		}
 	}
-	for part, value := range ch.Secrets {
-		if err := c.Secrets.Put(ctx, secretName(ch.Name, part), strings.TrimSpace(value)); err != nil {
-			return Info{}, err
-		}
-	}
 	return c.change(ctx, l, KindChanged, by, func(x *row) error {
-		return x.body.Settings.SetAll(l.kindOf(), ch.Values)
+		if err := x.body.Settings.SetAll(l.kindOf(), ch.Values); err != nil {
+			return err
+		}
+		for part, value := range ch.Secrets { // last: nothing that can be refused comes after it
+			if err := c.Secrets.Put(ctx, secretName(ch.Name, part), strings.TrimSpace(value)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+// Renewed connects the channel a secret belongs to again, if it belongs to one: its new value
+// may be another account's, whose messages are not to be taken for the old one's.
+func (c *Channels) Renewed(secret string) {
+	rest, ours := strings.CutPrefix(secret, secretPrefix)
+	name, _, part := strings.Cut(rest, ".")
+	if !ours || !part {
+		return
+	}
+	l, err := c.line(name)
+	if err != nil {
+		return
+	}
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	if _, err := c.connect(l.rowOf()); err != nil {
+		c.Logger.Warn("connect a channel again", "channel", name, "error", err)
+	}
 }
 
 // Pause keeps a channel from hearing and saying anything until Resume. Its network keeps

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"

@@ -194,6 +194,7 @@ func (d *Daemon) secretSet(ctx context.Context, req wire.SecretSetRequest) (out 
 	if err != nil {
 		return out, err
 	}
+	d.channels.Renewed(req.Name)
 	out.Secret = wireSecret(i)
 	if why, _ := redact.Judge(req.Value); why != "" {
 		out.Warnings = append(out.Warnings, why)
