@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/wasmloop"
 )
 
@@ -30,7 +31,7 @@ func Worst(m wasmloop.Manifest, tool func(name string) (ToolFacts, bool)) (lines
 	case len(hosts) > 0:
 		add("send what starts it, and what it makes up, to %s", strings.Join(hosts, ", "))
 	}
-	var changes, final, unknown []string
+	var changes, final, unknown, others []string
 	if calls(wasmloop.FnTool) {
 		for _, name := range m.Tools {
 			facts, there := tool(name)
@@ -41,6 +42,8 @@ func Worst(m wasmloop.Manifest, tool func(name string) (ToolFacts, bool)) (lines
 				final = append(final, name)
 			case !facts.ReadOnly:
 				changes = append(changes, name)
+			case ofTool[name] == nil:
+				others = append(others, name)
 			}
 		}
 	}
@@ -49,6 +52,9 @@ func Worst(m wasmloop.Manifest, tool func(name string) (ToolFacts, bool)) (lines
 	}
 	if len(changes) > 0 {
 		add("change what is yours, with %s", strings.Join(changes, ", "))
+	}
+	if len(others) > 0 { // a program that only reads may still hand on what it is asked
+		add("tell %s to whoever is behind %s", strings.Join(reads, ", "), strings.Join(others, ", "))
 	}
 	if len(unknown) > 0 {
 		add("whatever %s can do: ombud does not have them yet", strings.Join(unknown, ", "))
@@ -73,15 +79,26 @@ func Worst(m wasmloop.Manifest, tool func(name string) (ToolFacts, bool)) (lines
 	if calls(wasmloop.FnNotify, wasmloop.FnPropose, wasmloop.FnRemind) {
 		add("mislead you by notices, proposals or reminders")
 	}
-	if len(lines) == 0 {
+	switch {
+	case len(lines) == 0 && len(reads) > 0:
+		add("read %s, and keep it in its log; it can send it nowhere", strings.Join(reads, ", "))
+	case len(lines) == 0:
 		add("use up its own time and memory: it reaches nothing else")
 	}
 	return lines
 }
 
-// sendsTo are where a loop can send something by itself.
+// sendsTo are where a loop can send something by itself: by web requests of its own, and by
+// a tool that fetches, which reaches anybody unless a capability narrows it.
 func sendsTo(m wasmloop.Manifest) (out []string) {
-	if !slices.Contains(m.Host, wasmloop.FnHTTP) {
+	fetches := slices.Contains(m.Host, wasmloop.FnTool) && slices.ContainsFunc(m.Tools, func(name string) bool {
+		return slices.Contains(ofTool[name], "net.fetch")
+	})
+	rules, _ := Rules(m)
+	if fetches && slices.ContainsFunc(rules, func(r policy.Rule) bool { return r.Scope.String() == "net.fetch" }) {
+		return []string{"anybody"}
+	}
+	if !fetches && !slices.Contains(m.Host, wasmloop.FnHTTP) {
 		return nil
 	}
 	for _, c := range m.Capabilities {
