@@ -11,12 +11,17 @@ import (
 // other.
 const mainConversation = "main"
 
-// NoticeTx tells the operator something in the conversation main, once for each cause.
+// NoticeTx tells the operator something in the conversation main, and in the chats of theirs
+// that they chose for it, once for each cause.
 // It is no part of the history: whoever wrote it, no model reads it.
 func (a *Agents) NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) error {
 	conv, err := a.openTx(ctx, tx, Local(mainConversation), Default, mainConversation)
 	if err != nil {
 		return err
 	}
-	return a.outTx(ctx, tx, conv, outbox.Message{Run: cause, Text: text, Unasked: true})
+	m := outbox.Message{Run: cause, Text: text, Unasked: true}
+	if err := a.outTx(ctx, tx, conv, m); err != nil {
+		return err
+	}
+	return a.alsoTx(ctx, tx, m)
 }

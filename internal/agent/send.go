@@ -37,6 +37,8 @@ type Places interface {
 	// Place is the address behind CHANNEL:CHAT. NotFound if there is no such channel, naming
 	// those there are; Invalid if the rest is no chat.
 	Place(to string) (Address, error)
+	// Told are the operator's own chats in which they want to be told what is told them here.
+	Told(ctx context.Context, q db.Q) ([]Address, error)
 	// Operators reports whether an address is a chat that the operator alone reads.
 	Operators(ctx context.Context, q db.Q, ad Address) (bool, error)
 }
@@ -76,6 +78,9 @@ func (a *Agents) SendTx(ctx context.Context, tx *db.Tx, s Sending) (outbox.Item,
 		return outbox.Item{}, err
 	}
 	it, err := a.Outbox.AppendTx(ctx, tx, m)
+	if err == nil && s.To == ToOperator {
+		err = a.alsoTx(ctx, tx, m)
+	}
 	if err != nil || own || s.By == ToOperator {
 		return it, err
 	}
@@ -88,6 +93,28 @@ func (a *Agents) SendTx(ctx context.Context, tx *db.Tx, s Sending) (outbox.Item,
 		said += " …"
 	}
 	return it, a.NoticeTx(ctx, tx, it.ID, fmt.Sprintf("%s sent to %s on %s: %s", s.By, to, conv.Address.Channel, said))
+}
+
+// alsoTx tells the operator something in the chats of theirs that they chose for it.
+func (a *Agents) alsoTx(ctx context.Context, tx *db.Tx, m outbox.Message) error {
+	if a.Places == nil {
+		return nil
+	}
+	list, err := a.Places.Told(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for i, ad := range list {
+		conv, err := a.openTx(ctx, tx, ad, Default, "")
+		if err != nil {
+			return err
+		}
+		m.Ordinal = i + 1
+		if err := a.outTx(ctx, tx, conv, m); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+			return err // what was told before in another order of the chats was told
+		}
+	}
+	return nil
 }
 
 // maxToldText is how much of a message the operator is told, in bytes.

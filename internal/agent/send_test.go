@@ -14,7 +14,7 @@ import (
 )
 
 // chats are conversations on a channel called chat: "mine" is the operator's.
-type chats struct{}
+type chats struct{ told []Address }
 
 func (chats) Place(to string) (Address, error) {
 	name, rest, _ := strings.Cut(to, ":")
@@ -23,6 +23,8 @@ func (chats) Place(to string) (Address, error) {
 	}
 	return Address{Channel: "chat", Chat: rest}, nil
 }
+
+func (c chats) Told(context.Context, db.Q) ([]Address, error) { return c.told, nil }
 
 func (chats) Operators(_ context.Context, _ db.Q, ad Address) (bool, error) {
 	return ad.Chat == "mine", nil
@@ -113,6 +115,35 @@ func TestAnAnswerThatWasSentAlreadyIsOneMessage(t *testing.T) {
 		}
 		if out := b.out(got.Conversation); len(out) != 3 {
 			t.Errorf("%q", out)
+		}
+	})
+}
+
+// What the operator is told at the machine is also told in the chats they chose, once.
+func TestTheOperatorIsToldWhereTheyWantToBe(t *testing.T) {
+	t.Parallel()
+	each(t, setup{sender: arrives{}}, func(t *testing.T, b *bench) {
+		b.Places = chats{told: []Address{{Channel: "chat", Chat: "mine"}}}
+		for range 2 {
+			err := b.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return b.NoticeTx(ctx, tx, "cause", "the tea is ready") })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.sends(ToOperator, "run_1", "your briefing"); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		items, err := b.Outbox.List(t.Context(), outbox.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range items {
+			got[it.Channel+": "+it.Text]++
+		}
+		want := map[string]int{"local: the tea is ready": 1, "chat: the tea is ready": 1, "local: your briefing": 1, "chat: your briefing": 1}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v", got)
 		}
 	})
 }

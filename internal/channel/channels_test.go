@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/pairing"
@@ -67,9 +69,9 @@ func newAgain(t *testing.T, s *site) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.t, again.secrets, again.Channels.Secrets = t, s.secrets, s.secrets
+	again.t, again.secrets, again.Secrets = t, s.secrets, s.secrets
 	again.book = s.book
-	again.Channels.Audit = s.book
+	again.Audit = s.book
 	if err := again.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +182,37 @@ func TestOnlyTheOperatorPressesAButton(t *testing.T) {
 		press("4", "dm", "ann", false)
 		if !slices.Equal(s.talks.pressed, []string{"apr_1 true by operator@net"}) {
 			t.Error(s.talks.pressed)
+		}
+	})
+}
+
+func TestTheOperatorsChatsAreToldWhereItIsSet(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		told := func() (out []agent.Address) {
+			err := s.db.Read(t.Context(), func(ctx context.Context, q db.Q) (err error) {
+				out, err = s.Told(ctx, q)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		code, err := s.people.Start(t.Context(), "net", "operator")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.hear(Received{ID: "0", Chat: "dm", Sender: "ann", Text: "pair " + code.Text})
+		if got := told(); len(got) != 0 {
+			t.Errorf("%+v before it is set", got)
+		}
+		if _, err := s.Set(t.Context(), Change{Name: "net", Values: []string{"notices=on"}}, "operator"); err != nil {
+			t.Fatal(err)
+		}
+		if got := told(); len(got) != 1 || got[0] != (agent.Address{Channel: "net", Account: "me", Chat: "dm"}) {
+			t.Errorf("%+v", got)
 		}
 	})
 }

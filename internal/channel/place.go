@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/agent"
@@ -37,4 +38,31 @@ func (c *Channels) Operators(ctx context.Context, q db.Q, ad agent.Address) (boo
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// Told implements agent.Places: the operator's chats on the channels that are set to it.
+func (c *Channels) Told(ctx context.Context, q db.Q) (out []agent.Address, err error) {
+	for _, name := range c.telling() {
+		list, err := c.Senders.OperatorChats(ctx, q, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range list {
+			out = append(out, agent.Address{Channel: i.Channel, Account: i.Account, Chat: i.Chat})
+		}
+	}
+	return out, nil
+}
+
+// telling are the channels in which the operator wants to be told, in order.
+func (c *Channels) telling() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, l := range c.lines {
+		if x := l.rowOf(); x.removed == 0 && x.body.Settings.Notices {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -25,11 +25,12 @@ type Settings struct {
 	Values    map[string]string `json:"values,omitempty"` // the parts of its kind that are not secret
 	Agent     string            `json:"agent,omitempty"`  // who answers; "" is the default
 	Strangers Strangers         `json:"strangers,omitempty"`
-	Groups    map[string]Mode   `json:"groups,omitempty"` // by the network's id of the chat; in any other ombud is not addressed
-	Quiet     string            `json:"quiet,omitempty"`  // 22:00-07:00 Europe/Berlin: what nobody waits for is kept back then
-	Away      bool              `json:"away,omitempty"`   // do not disturb: it is kept back until this is off
-	Rate      int               `json:"rate,omitempty"`   // messages a minute to one chat; 0 is the default
-	Stream    bool              `json:"stream,omitempty"` // an answer to the operator is shown as it is written
+	Groups    map[string]Mode   `json:"groups,omitempty"`  // by the network's id of the chat; in any other ombud is not addressed
+	Quiet     string            `json:"quiet,omitempty"`   // 22:00-07:00 Europe/Berlin: what nobody waits for is kept back then
+	Away      bool              `json:"away,omitempty"`    // do not disturb: it is kept back until this is off
+	Rate      int               `json:"rate,omitempty"`    // messages a minute to one chat; 0 is the default
+	Notices   bool              `json:"notices,omitempty"` // what the operator is told is also told in their paired chats
+	Stream    bool              `json:"stream,omitempty"`  // an answer to the operator is shown as it is written
 }
 
 // DefaultRate is how many messages a minute go to one chat.
@@ -71,14 +72,17 @@ func (s *Settings) Set(k Kind, name, value string) error {
 			return bad("1 to 600 messages a minute")
 		}
 		s.Rate = n
-	case "away", "stream":
+	case "away", "notices", "stream":
 		on, err := onOff(value)
 		if err != nil {
 			return bad("on or off")
 		}
-		if name == "away" {
+		switch name {
+		case "away":
 			s.Away = on
-		} else {
+		case "notices":
+			s.Notices = on
+		case "stream":
 			s.Stream = on
 		}
 	default:
@@ -138,7 +142,7 @@ func (s *Settings) setGroup(value string) error {
 }
 
 func (s *Settings) setValue(k Kind, name, value string) error {
-	known := []string{"agent", "away", "group", "quiet", "rate", "strangers", "stream"}
+	known := []string{"agent", "away", "group", "notices", "quiet", "rate", "strangers", "stream"}
 	for _, p := range k.Needs {
 		if p.Secret {
 			continue

@@ -16,6 +16,7 @@ import (
 // Senders says who a sender is, and takes a pairing code.
 type Senders interface {
 	Of(ctx context.Context, q db.Q, s pairing.Sender) (pairing.Identity, error)
+	OperatorChats(ctx context.Context, q db.Q, channel string) ([]pairing.Identity, error)
 	OperatorChat(ctx context.Context, q db.Q, channel, account, chat string) (pairing.Identity, error)
 	RedeemTx(ctx context.Context, tx *db.Tx, s pairing.Sender, name, chat string, group bool, text string) (pairing.Identity, error)
 }

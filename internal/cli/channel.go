@@ -328,6 +328,9 @@ func channelPage(p *page, c wire.Channel) {
 		p.field("away", "what nobody waits for is kept back")
 	}
 	p.field("rate", fmt.Sprintf("%d messages a minute to one chat", c.Rate))
+	if c.Notices {
+		p.field("notices", "what you are told is also told in your paired chats")
+	}
 	if c.Stream {
 		p.field("stream", "answers to you are shown as they are written")
 	}
@@ -358,6 +361,7 @@ group=CHAT:MODE            addressed there by mention (a name, a reply, a comman
 quiet="22:00-07:00 ZONE"   when what nobody waits for is kept back; quiet= for never
 away=on|off                keep it back until this is off
 rate=N                     messages a minute to one chat
+notices=on|off             tell in your paired chats, too, what you are told in the conversation main
 stream=on|off              show answers to you as they are written
 and what the kind is set up with (ombud channel kinds). --file PART=PATH replaces a secret.
 An adapter is adapter:NAME; it has all of these but stream.`,

@@ -47,6 +47,10 @@ type places struct{ d *Daemon }
 
 func (p places) Place(to string) (agent.Address, error) { return p.d.channels.Place(to) }
 
+func (p places) Told(ctx context.Context, q db.Q) ([]agent.Address, error) {
+	return p.d.channels.Told(ctx, q)
+}
+
 func (p places) Operators(ctx context.Context, q db.Q, ad agent.Address) (bool, error) {
 	return p.d.channels.Operators(ctx, q, ad)
 }
@@ -169,7 +173,7 @@ func (d *Daemon) wireChannel(ctx context.Context, i channel.Info) (wire.Channel,
 	c := wire.Channel{
 		Name: i.Name, Kind: i.Kind, State: string(i.State), Reason: i.Reason, SinceAt: i.Since, Account: i.Me.ID, Title: i.Me.Name,
 		AddedAt: i.Added, HeardAt: i.Heard, SaidAt: i.Said, Agent: set.Agent, Strangers: string(set.Strangers), Quiet: set.Quiet,
-		Away: set.Away, Rate: set.Rate, Stream: set.Stream, Limit: i.Caps.Limit, Buttons: i.Caps.Buttons, Hook: i.Hook,
+		Away: set.Away, Rate: set.Rate, Stream: set.Stream, Notices: set.Notices, Limit: i.Caps.Limit, Buttons: i.Caps.Buttons, Hook: i.Hook,
 	}
 	if c.Rate == 0 {
 		c.Rate = channel.DefaultRate

@@ -108,11 +108,16 @@ func (p *Pairing) Of(ctx context.Context, q db.Q, s Sender) (Identity, error) {
 	return i, err
 }
 
+// OperatorChats returns the operator's identities on a channel, the oldest first.
+func (p *Pairing) OperatorChats(ctx context.Context, q db.Q, channel string) ([]Identity, error) {
+	return db.All(ctx, q, func(r *db.Rows) (Identity, error) { return p.scan(r.Scan) },
+		"SELECT "+columns+" FROM senders WHERE channel = $1 AND standing = 'operator' AND removed = 0 ORDER BY id LIMIT 1000", channel)
+}
+
 // OperatorChat returns the operator's identity whose direct chat this is. NotFound
 // if it is nobody's.
 func (p *Pairing) OperatorChat(ctx context.Context, q db.Q, channel, account, chat string) (Identity, error) {
-	list, err := db.All(ctx, q, func(r *db.Rows) (Identity, error) { return p.scan(r.Scan) },
-		"SELECT "+columns+" FROM senders WHERE channel = $1 AND standing = 'operator' AND removed = 0 ORDER BY id LIMIT 1000", channel)
+	list, err := p.OperatorChats(ctx, q, channel)
 	if err != nil {
 		return Identity{}, err
 	}

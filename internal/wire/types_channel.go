@@ -21,6 +21,7 @@ type Channel struct {
 	Away      bool           `json:"away,omitempty"`     // what nobody waits for is kept back
 	Rate      int            `json:"rate"`               // messages a minute to one chat
 	Stream    bool           `json:"stream,omitempty"`   // answers to you are shown as they are written
+	Notices   bool           `json:"notices,omitempty"`  // what you are told is also told in your paired chats there
 	Limit     int            `json:"limit,omitempty"`    // characters of one message of the network
 	Buttons   bool           `json:"buttons,omitempty"`  // questions have buttons
 	Hook      string         `json:"hook,omitempty"`     // the path its network calls
