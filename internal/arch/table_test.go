@@ -94,6 +94,7 @@ var floors = map[string]floor{
 
 	"internal/channel":     edges,
 	"internal/channel/*":   edges,
+	"internal/harness":     edges,
 	"internal/harness/*":   edges,
 	"internal/mcp":         edges,
 	"internal/hub":         edges,
