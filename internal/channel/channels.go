@@ -251,18 +251,18 @@ func (c *Channels) Add(ctx context.Context, a Adding, by string) (Info, error) {
 		return Info{}, fault.New(fault.Invalid, "a channel's name is 1 to 32 of a-z, 0-9 and -, a letter first, not %q", a.Name)
 	}
 	x := row{name: a.Name, kind: k.Name, body: body{By: by, Settings: Settings{Strangers: Ignore}}}
-	if err := c.fill(&x.body.Settings, k, a); err != nil {
-		return Info{}, err
-	}
 	if _, err := c.line(a.Name); err == nil {
 		return Info{}, fault.New(fault.Conflict, "there is a channel %s", a.Name).WithHint("ombud channel set changes it; give the new one another name")
 	}
-	if err := c.keepSecrets(ctx, a, k); err != nil {
+	if err := c.fill(ctx, &x.body.Settings, k, a); err != nil {
+		return Info{}, err
+	}
+	if err := c.keepSecrets(ctx, a); err != nil {
 		return Info{}, err
 	}
 	me, err := c.ask(ctx, x, k)
 	if err != nil && !a.Uncheck {
-		c.dropSecrets(ctx, a.Name, k)
+		c.dropGiven(ctx, a)
 		return Info{}, err
 	}
 	x.body.Me = me
@@ -291,7 +291,7 @@ func (c *Channels) kindNames() (names []string) {
 }
 
 // fill puts what was said into the settings, and says what is missing.
-func (c *Channels) fill(s *Settings, k Kind, a Adding) error {
+func (c *Channels) fill(ctx context.Context, s *Settings, k Kind, a Adding) error {
 	for name, value := range a.Values {
 		if err := s.Set(k, name, value); err != nil {
 			return err
@@ -306,29 +306,50 @@ func (c *Channels) fill(s *Settings, k Kind, a Adding) error {
 		if p.Optional || p.Secret && a.Secrets[p.Name] != "" || !p.Secret && (s.Values[p.Name] != "" || p.Default != "") {
 			continue
 		}
-		return fault.New(fault.Invalid, "a channel of kind %s needs its %s: %s", k.Name, p.Name, p.About)
+		hint := "--set " + p.Name + "=VALUE"
+		if p.Secret {
+			_, err := c.Secrets.Get(ctx, secretName(a.Name, p.Name))
+			if err == nil { // it was set before
+				continue
+			}
+			if !fault.Is(err, fault.NotFound) {
+				return err
+			}
+			hint = "--file " + p.Name + "=PATH, or ombud secret set " + secretName(a.Name, p.Name)
+		}
+		return fault.New(fault.Invalid, "a channel of kind %s needs its %s: %s", k.Name, p.Name, p.About).WithHint("%s", hint)
 	}
 	return nil
 }
 
-func (c *Channels) keepSecrets(ctx context.Context, a Adding, k Kind) error {
+func (c *Channels) keepSecrets(ctx context.Context, a Adding) error {
 	for part, value := range a.Secrets {
 		if err := c.Secrets.Put(ctx, secretName(a.Name, part), strings.TrimSpace(value)); err != nil {
-			c.dropSecrets(ctx, a.Name, k)
+			c.dropGiven(ctx, a)
 			return err
 		}
 	}
 	return nil
 }
 
+// dropGiven forgets the secrets that a channel which was not added was given.
+func (c *Channels) dropGiven(ctx context.Context, a Adding) {
+	for part := range a.Secrets {
+		c.dropSecret(ctx, a.Name, part)
+	}
+}
+
 func (c *Channels) dropSecrets(ctx context.Context, name string, k Kind) {
 	for _, p := range k.Needs {
-		if !p.Secret {
-			continue
+		if p.Secret {
+			c.dropSecret(ctx, name, p.Name)
 		}
-		if err := c.Secrets.Drop(context.WithoutCancel(ctx), secretName(name, p.Name)); err != nil && !fault.Is(err, fault.NotFound) {
-			c.Logger.Warn("forget a secret of a channel", "channel", name, "part", p.Name, "error", err)
-		}
+	}
+}
+
+func (c *Channels) dropSecret(ctx context.Context, name, part string) {
+	if err := c.Secrets.Drop(context.WithoutCancel(ctx), secretName(name, part)); err != nil && !fault.Is(err, fault.NotFound) {
+		c.Logger.Warn("forget a secret of a channel", "channel", name, "part", part, "error", err)
 	}
 }
 

@@ -265,6 +265,26 @@ func TestTheCursorMovesWithItsMessage(t *testing.T) {
 	})
 }
 
+// A secret that was set before is used, and stays if the channel is not added after all.
+func TestAChannelIsAddedWithASecretThatWasSetBefore(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		bare := Adding{Kind: "net"}
+		if _, err := s.Add(t.Context(), bare, "operator"); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.HintOf(err), "ombud secret set channel.net.token") {
+			t.Error(err)
+		}
+		s.secrets["channel.net.token"] = "sesame"
+		s.net.check = func() (Me, error) { return Me{}, fault.New(fault.Unavailable, "no answer") }
+		if _, err := s.Add(t.Context(), bare, "operator"); !fault.Is(err, fault.Unavailable) || s.secrets["channel.net.token"] != "sesame" {
+			t.Errorf("%v, the token is %q", err, s.secrets["channel.net.token"])
+		}
+		s.net.check = nil
+		if _, err := s.Add(t.Context(), bare, "operator"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A change is made whole or not at all, its secrets too.
 func TestAChangeThatIsRefusedChangesNothing(t *testing.T) {
 	t.Parallel()
