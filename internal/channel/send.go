@@ -85,7 +85,9 @@ func (l *line) notYet(err error) error {
 	return err
 }
 
-// place is where an item is to be said.
+// place is where an item is to be said. Another account than the conversation's says nothing
+// in it: on its network the same id may be another chat, and to whoever reads it somebody
+// else speaks.
 func (l *line) place(ctx context.Context, it outbox.Item) (Place, error) {
 	var conv agent.Conversation
 	err := l.c.DB.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
@@ -94,6 +96,10 @@ func (l *line) place(ctx context.Context, it outbox.Item) (Place, error) {
 	})
 	if err != nil {
 		return Place{}, fault.New(fault.Unavailable, "where to send it: %w", err)
+	}
+	was := conv.Address.Account
+	if _, me := l.settings(); was != "" && me.ID != "" && was != me.ID {
+		return Place{}, fault.New(fault.Denied, "it belongs to a conversation of the account %s, and channel %s is %s now", was, l.name, me.ID)
 	}
 	return Place{Chat: conv.Address.Chat, Thread: conv.Address.Thread}, nil
 }

@@ -302,3 +302,16 @@ func killed(t *testing.T, kind dbtest.Kind, l life) {
 		t.Errorf("the item is %s, the network has %q; want %s and %q", it.State, got, want, lines)
 	}
 }
+
+// A channel that speaks for another account now leaves the conversations of the first alone.
+func TestAnotherAccountSaysNothingInTheConversationsOfTheFirst(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		s.net.intake().Up(Me{ID: "you", Name: "@you"})
+		id := s.say("waits", nil)
+		if it := s.ended(id); it.State != outbox.Failed || !strings.Contains(it.Error, "channel net is you now") || len(s.net.texts()) != 0 {
+			t.Errorf("%s %s, sent %q", it.State, it.Error, s.net.texts())
+		}
+	})
+}
