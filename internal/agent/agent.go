@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/act"
@@ -167,3 +169,6 @@ func (a *Agents) identity(name string) Identity {
 	}
 	return a.identities[Default]
 }
+
+// Names are the agents there are, in order.
+func (a *Agents) Names() []string { return slices.Sorted(maps.Keys(a.identities)) }

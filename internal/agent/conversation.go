@@ -111,6 +111,32 @@ func (a *Agents) openTx(ctx context.Context, tx *db.Tx, ad Address, agent, title
 	return c, err
 }
 
+// refreshTx takes over what a message from outside says of its conversation: who answers in
+// it, as its channel is set now, and what a message that went out first could not know.
+func (a *Agents) refreshTx(ctx context.Context, tx *db.Tx, c *Conversation, in Inbound) error {
+	if in.Cause != "" {
+		return nil
+	}
+	now := *c
+	if in.Agent != "" {
+		now.Agent = in.Agent
+	}
+	now.Address.Group = now.Address.Group || in.Address.Group
+	if now.Title == "" {
+		now.Title = in.Title
+	}
+	if now == *c {
+		return nil
+	}
+	address, err := json.Marshal(now.Address)
+	if err == nil {
+		_, err = tx.Exec(ctx, "UPDATE conversations SET agent = $1, title = $2, address = $3 WHERE id = $4", now.Agent,
+			a.Vault.Seal(vault.ConversationTitle, c.ID, []byte(now.Title)), a.Vault.Seal(vault.ConversationAddress, c.ID, address), c.ID)
+	}
+	*c = now
+	return err
+}
+
 // ResetTx starts a conversation afresh: its history and labels no longer reach a
 // turn. Nothing is deleted.
 func (a *Agents) ResetTx(ctx context.Context, tx *db.Tx, conversation string) error {

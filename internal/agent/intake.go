@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -23,7 +24,7 @@ import (
 type Inbound struct {
 	Address    Address
 	Title      string // of the conversation, for people
-	Agent      string // who answers; "" for the default
+	Agent      string // who answers; "" for whoever does in the conversation, in a new one the default
 	Sender     string // as the channel names them
 	SenderName string
 	Text       string
@@ -137,9 +138,6 @@ func (a *Agents) ready(in *Inbound) error {
 	if strings.TrimSpace(in.Text) == "" {
 		return fault.New(fault.Invalid, "the message is empty")
 	}
-	if in.Agent == "" {
-		in.Agent = Default
-	}
 	if in.Key == "" {
 		in.Key = id.New("key")
 	}
@@ -148,8 +146,11 @@ func (a *Agents) ready(in *Inbound) error {
 }
 
 func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accepted, conflict bool, err error) {
-	conv, err := a.openTx(ctx, tx, in.Address, in.Agent, in.Title)
+	conv, err := a.openTx(ctx, tx, in.Address, cmp.Or(in.Agent, Default), in.Title)
 	if err != nil {
+		return out, false, err
+	}
+	if err := a.refreshTx(ctx, tx, &conv, in); err != nil {
 		return out, false, err
 	}
 	dedupe := a.Vault.Blind(vault.InboundDedupe, in.Address.Channel+"\x00"+in.Address.Account+"\x00"+in.Key)
@@ -188,7 +189,7 @@ func (a *Agents) intakeTx(ctx context.Context, tx *db.Tx, in Inbound) (out Accep
 		err = a.replyTx(ctx, tx, conv, out.Event, out.Notice)
 	} else {
 		out.Run, err = a.Runs.StartTx(ctx, tx, run.Spec{
-			Kind: TurnKind, Name: in.Agent, Key: conv.ID, Parent: in.Within.Parent, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
+			Kind: TurnKind, Name: cmp.Or(in.Agent, conv.Agent), Key: conv.ID, Parent: in.Within.Parent, Cause: out.Event, Actor: actorOf(in), Definition: "turn.v1",
 			Input: TurnInput{
 				Event: out.Event, Conversation: conv.ID, Agent: conv.Agent, Text: in.Text, Sender: in.Sender, SenderName: in.SenderName,
 				Source: in.Source, Audience: in.Audience, Tier: in.Tier, Unattended: in.Unattended, Ref: in.Ref, At: tx.Now(),

@@ -280,6 +280,52 @@ func TestWhatAStrangerSaysIsData(t *testing.T) {
 	})
 }
 
+// What a channel says of a conversation counts from the next message on, also of one that
+// began before it was said.
+func TestAMessageFromOutsideSaysWhoAnswersFromThenOn(t *testing.T) {
+	t.Parallel()
+	each(t, setup{idle: true}, func(t *testing.T, b *bench) {
+		at := Address{Channel: "chat", Chat: "-100"}
+		say := func(in Inbound) Conversation {
+			t.Helper()
+			in.Text, in.Source = "hello", label.Own
+			got, err := b.Intake(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var c Conversation
+			err = b.db.Read(t.Context(), func(ctx context.Context, q db.Q) (err error) {
+				c, err = b.Conversation(ctx, q, got.Conversation)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		first := say(Inbound{Address: at}) // as a message of the operator's opens it, who says no more of it
+		group := at
+		group.Group = true
+		for _, c := range []struct {
+			in   Inbound
+			want string
+		}{
+			{Inbound{Address: group, Title: "The team", Agent: "reader"}, "reader"},
+			{Inbound{Address: group, Title: "Another title"}, "reader"},
+			{Inbound{Address: at, Agent: "writer", Cause: "evt_1"}, "reader"},
+			{Inbound{Address: group, Agent: Default}, Default},
+		} {
+			got := say(c.in)
+			if got.ID != first.ID || got.Agent != c.want || !got.Address.Group || got.Title != "The team" {
+				t.Errorf("%+v: %+v", c.in, got)
+			}
+		}
+		if groups, err := b.GroupsOn(t.Context(), "chat"); err != nil || groups["-100"] != "The team" {
+			t.Errorf("%v %v", groups, err)
+		}
+	})
+}
+
 func TestAnAgentNobodyConfiguredIsTheDefault(t *testing.T) {
 	t.Parallel()
 	if _, err := New(Deps{}, Config{}); !fault.Is(err, fault.Config) {

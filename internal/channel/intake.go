@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"unicode/utf8"
@@ -134,7 +135,7 @@ func short(name string) string {
 func (l *line) inbound(m Received) agent.Inbound {
 	set, me := l.settings()
 	in := Inbound(l.name, me.ID, m)
-	in.Agent = set.Agent
+	in.Agent = cmp.Or(set.Agent, agent.Default)
 	in.Judge = func(ctx context.Context, tx *db.Tx, in *agent.Inbound) (string, bool, error) {
 		if m.Cursor != "" {
 			if err := l.c.cursorTx(ctx, tx, l.name, m.Cursor); err != nil {

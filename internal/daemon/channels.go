@@ -112,6 +112,9 @@ func (d *Daemon) channelMethods(m *ipc.Mux) {
 	ipc.Handle(m, wire.ChannelAdd, func(ctx context.Context, req wire.ChannelAddRequest) (wire.ChannelResult, error) {
 		values := map[string]string{}
 		for _, v := range req.Values {
+			if err := d.knowsAgent(v.Name, v.Value); err != nil {
+				return wire.ChannelResult{}, err
+			}
 			values[v.Name] = v.Value
 		}
 		i, err := d.channels.Add(ctx, channel.Adding{
@@ -120,6 +123,12 @@ func (d *Daemon) channelMethods(m *ipc.Mux) {
 		return d.channelResult(ctx, i, err)
 	})
 	ipc.Handle(m, wire.ChannelSet, func(ctx context.Context, req wire.ChannelSetRequest) (wire.ChannelResult, error) {
+		for _, v := range req.Values {
+			name, value, _ := strings.Cut(v, "=")
+			if err := d.knowsAgent(strings.TrimSpace(name), strings.TrimSpace(value)); err != nil {
+				return wire.ChannelResult{}, err
+			}
+		}
 		i, err := d.channelSet(ctx, req)
 		return d.channelResult(ctx, i, err)
 	})
@@ -150,6 +159,16 @@ func (d *Daemon) channelMethods(m *ipc.Mux) {
 	ipc.Handle(m, wire.ChannelRemove, func(ctx context.Context, req wire.ChannelRequest) (wire.Empty, error) {
 		return wire.Empty{}, d.channels.Remove(ctx, req.Name, byOperator)
 	})
+}
+
+// knowsAgent refuses a setting that names an agent nobody configured: the default one, which
+// may do more, would answer for it.
+func (d *Daemon) knowsAgent(setting, value string) error {
+	if names := d.agents.Names(); setting == "agent" && value != "" && !slices.Contains(names, value) {
+		return fault.New(fault.Invalid, "no agent is called %q; there are: %s", value, strings.Join(names, ", ")).
+			WithHint("agents are in the configuration: ombud config explain agents.main.role")
+	}
+	return nil
 }
 
 func channelParts(list []wire.ChannelSecret) map[string]string {
