@@ -13,10 +13,10 @@ import (
 
 // Me is who ombud is on a network.
 type Me struct {
-	ID    string   // the account's id: part of the address of every conversation
-	Name  string   // for people, such as @mybot
-	IDs   []string // every id that may stand for it in a message, normalised as the adapter does
-	Names []string // names by which a command may be addressed to it, without a sign before them
+	ID    string   `json:"id"`    // the account's id: part of the address of every conversation
+	Name  string   `json:"name"`  // for people, such as @mybot
+	IDs   []string `json:"ids"`   // every id that may stand for it in a message, normalised as the adapter does
+	Names []string `json:"names"` // names by which a command may be addressed to it, without a sign before them
 }
 
 // Is reports whether an id, normalised as the adapter does, stands for ombud.

@@ -3,6 +3,7 @@ package channeltest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -127,9 +128,7 @@ func (i *Intake) Now() Seen {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	s := Seen{Taken: slices.Clone(i.taken), Again: i.again, Cursor: i.cursor, Ups: slices.Clone(i.ups), Downs: slices.Clone(i.downs), Arrived: map[string]string{}}
-	for k, v := range i.arrived {
-		s.Arrived[k] = v
-	}
+	maps.Copy(s.Arrived, i.arrived)
 	return s
 }
 
