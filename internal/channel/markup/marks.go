@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -148,7 +149,8 @@ func (w *weaver) run(r run, next rune) {
 
 // bare writes a run without marks. It takes no more room than with them.
 func (w *weaver) bare(r run, next rune) {
-	shown, isCode := "", false
+	var shown string
+	isCode := false
 	if r.style == code {
 		_, isCode = w.m.code(r.text)
 	}
@@ -165,12 +167,7 @@ func (w *weaver) bare(r run, next rune) {
 }
 
 func (w *weaver) has(st style) bool {
-	for _, o := range w.open {
-		if o == st {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(w.open, st)
 }
 
 // mark opens a mark.

@@ -29,7 +29,7 @@ func TestAnyTextBecomesSafePieces(t *testing.T) {
 	})
 }
 
-// doc makes Markdown as a model writes it, of the words w1 w2 w3 …
+// doc makes Markdown as a model writes it, of the words w1, w2 and so on.
 type doc struct {
 	t    *rapid.T
 	next int

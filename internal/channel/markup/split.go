@@ -2,6 +2,7 @@ package markup
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -123,7 +124,7 @@ func (s *splitter) take(last bool, rest int) []line {
 		}
 	}
 	s.lines = nil
-	return append(part[:len(part):len(part)], leftOut(rest))
+	return append(slices.Clip(part), leftOut(rest))
 }
 
 // next takes as many lines as fit and leaves the rest.
@@ -291,12 +292,11 @@ func (l *line) from(at int) line {
 	t.lead = strings.Repeat(" ", columns(l.lead))
 	t.first, t.gap = false, false
 	for _, r := range l.runs {
-		if skip := min(at, len(r.text)); skip == len(r.text) {
-			at -= skip
+		if at >= len(r.text) {
+			at -= len(r.text)
 			continue
-		} else {
-			r.text, at = r.text[skip:], 0
 		}
+		r.text, at = r.text[at:], 0
 		t.runs = append(t.runs, r)
 	}
 	return t
