@@ -19,7 +19,7 @@ import (
 type nothingThere struct{}
 
 func (nothingThere) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 404, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"code":10003,"message":"Unknown Channel"}`))}, nil
+	return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"code":10003,"message":"Unknown Channel"}`))}, nil
 }
 
 // Whatever an event says, it is handled without harm: what is taken in has ids, is valid

@@ -66,7 +66,7 @@ func dialer(egress *guard.Egress, plain bool) func(ctx context.Context, address 
 			return nil, fault.New(fault.Unavailable, "Discord names %q as its Gateway, which is no wss address", fault.Cut(address, 100))
 		}
 		u.Path, u.RawQuery = cmp.Or(u.Path, "/"), "v=10&encoding=json"
-		ws, _, err := d.DialContext(ctx, u.String(), nil)
+		ws, _, err := d.DialContext(ctx, u.String(), nil) //nolint:bodyclose // it holds no connection: the socket has it, or it is closed
 		if err != nil {
 			return nil, fault.New(fault.Unavailable, "the Gateway was not reached: %w", err)
 		}
@@ -167,7 +167,7 @@ func (l *link) beat() error {
 // hearts sends heartbeats until ctx ends. An error is that nobody acknowledges them.
 func (l *link) hearts(ctx context.Context, interval time.Duration) error {
 	if wait(ctx, between(0, interval)) != nil { // so that not all clients beat at once
-		return nil
+		return nil //nolint:nilerr // ctx has ended, as it should
 	}
 	for {
 		if !l.acked.Swap(false) {
@@ -177,7 +177,7 @@ func (l *link) hearts(ctx context.Context, interval time.Duration) error {
 			return err
 		}
 		if wait(ctx, interval) != nil {
-			return nil
+			return nil //nolint:nilerr // the same
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (a *api) once(ctx context.Context, method, path string, in, out any) error 
 	if err != nil {
 		return err
 	}
-	resp, err := a.client.Do(req)
+	resp, err := a.client.Do(req) //nolint:bodyclose // channel.ReadAll closes it
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err

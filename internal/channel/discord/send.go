@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -157,12 +156,12 @@ func (a *Adapter) Probe(ctx context.Context, out channel.Outgoing, since time.Ti
 func find(list []message, me string, out channel.Outgoing, since time.Time, all bool) (outbox.Answer, string, error) {
 	var same []message
 	want := strings.TrimSpace(out.Piece.Text)
-	mine, _ := json.Marshal(nonce(out.Key))
+	mine := `"` + nonce(out.Key) + `"` // base64 needs no escapes
 	for _, m := range list {
 		if m.Author.ID != me {
 			continue
 		}
-		if out.Key != "" && string(m.Nonce) == string(mine) {
+		if out.Key != "" && string(m.Nonce) == mine {
 			return outbox.Happened, m.ID, nil
 		}
 		if strings.TrimSpace(m.Content) == want {

@@ -108,7 +108,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, f Fault, api http.
 func (s *Server) lose(w http.ResponseWriter, f Fault, done *httptest.ResponseRecorder) {
 	switch f {
 	case BadGateway:
-		w.WriteHeader(502)
+		w.WriteHeader(http.StatusBadGateway)
 		_, _ = io.WriteString(w, "<html><center><h1>502 Bad Gateway</h1></center></html>")
 	case Cut:
 		body := done.Body.Bytes()

@@ -22,7 +22,7 @@ type client struct {
 
 func dial(t *testing.T, s *Server, path string) *client {
 	t.Helper()
-	ws, _, err := websocket.DefaultDialer.DialContext(t.Context(), s.ws(path)+"?v=10&encoding=json", nil)
+	ws, _, err := websocket.DefaultDialer.DialContext(t.Context(), s.ws(path)+"?v=10&encoding=json", nil) //nolint:bodyclose // the socket has the connection
 	if err != nil {
 		t.Fatal(err)
 	}
