@@ -84,7 +84,7 @@ func (a *api) call(ctx context.Context, method, part string, form url.Values, ou
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := a.client.Do(req)
+	resp, err := a.client.Do(req) //nolint:bodyclose // channel.ReadAll closes it
 	if err != nil {
 		return unanswered(method, err)
 	}

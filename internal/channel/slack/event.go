@@ -182,7 +182,9 @@ func (m message) attached() (lines []string) {
 	_ = json.Unmarshal(m.Files, &files) // of another shape: nothing to tell
 	for _, raw := range files[:min(len(files), maxLines)] {
 		var f struct {
-			Name, Title, Mimetype string
+			Name     string `json:"name"`
+			Title    string `json:"title"`
+			Mimetype string `json:"mimetype"`
 		}
 		_ = json.Unmarshal(raw, &f)
 		kind, _, _ := strings.Cut(f.Mimetype, "/")
@@ -197,7 +199,10 @@ func (m message) attached() (lines []string) {
 	var more []json.RawMessage
 	_ = json.Unmarshal(m.Attachments, &more)
 	for _, raw := range more[:min(len(more), maxLines)] {
-		var a struct{ Fallback, Text string }
+		var a struct {
+			Fallback string `json:"fallback"`
+			Text     string `json:"text"`
+		}
 		if json.Unmarshal(raw, &a) == nil && first(a.Text, a.Fallback) != "" {
 			lines = append(lines, unescape.Replace(first(a.Text, a.Fallback)))
 		}

@@ -275,7 +275,7 @@ func (r *run) event(ctx context.Context, d delivery) error {
 	var m message
 	if json.Unmarshal(d.Payload, &c) != nil || json.Unmarshal(c.Event, &m) != nil {
 		r.log.WarnContext(ctx, "slack sent an event that cannot be read", "bytes", len(d.Payload))
-		return nil
+		return nil //nolint:nilerr // it is done with
 	}
 	if !m.written() {
 		return nil
@@ -289,7 +289,7 @@ func (r *run) event(ctx context.Context, d delivery) error {
 func (r *run) press(ctx context.Context, d delivery) error {
 	var p pressed
 	if json.Unmarshal(d.Payload, &p) != nil {
-		return nil
+		return nil //nolint:nilerr // as an event
 	}
 	m, ok := p.received()
 	if !ok {

@@ -150,7 +150,7 @@ func (s *socket) next() (f frame, err error) {
 		return f, fault.New(fault.Unavailable, "slack: the socket broke off: %w", err)
 	}
 	if json.Unmarshal(data, &f) != nil {
-		return frame{}, nil
+		return frame{}, nil //nolint:nilerr // it is an empty one
 	}
 	return f, nil
 }

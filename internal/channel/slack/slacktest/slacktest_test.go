@@ -367,12 +367,12 @@ func TestATicketIsForOneSocket(t *testing.T) {
 	t.Parallel()
 	s := New(t)
 	u := call(t, s, "apps.connections.open").URL
-	conn, _, err := websocket.DefaultDialer.DialContext(t.Context(), u, nil)
+	conn, _, err := websocket.DefaultDialer.DialContext(t.Context(), u, nil) //nolint:bodyclose // the socket has the connection
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, resp, err := websocket.DefaultDialer.DialContext(t.Context(), u, nil); err == nil || resp.StatusCode != http.StatusForbidden {
+	if _, resp, err := websocket.DefaultDialer.DialContext(t.Context(), u, nil); err == nil || resp.StatusCode != http.StatusForbidden { //nolint:bodyclose // a part of it was read, and the connection closed
 		t.Errorf("the ticket opened a second one: %v", err)
 	}
 }
