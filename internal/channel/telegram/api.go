@@ -69,7 +69,7 @@ func (a *adapter) do(ctx context.Context, c *http.Client, method string, params,
 		return fault.New(fault.Unavailable, "%s: %w", method, withoutURL(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := c.Do(req)
+	resp, err := c.Do(req) //nolint:bodyclose // channel.ReadAll closes it
 	if err != nil {
 		c.CloseIdleConnections() // one that died unseen, as while the machine slept, must not break the next call too
 		return noAnswer(method, withoutURL(err))

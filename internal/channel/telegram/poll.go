@@ -188,7 +188,7 @@ func (r *run) hand(ctx context.Context, updates []update) error {
 func (r *run) beside(ctx context.Context, u update) {
 	switch {
 	case u.broken != nil:
-		r.log.WarnContext(ctx, "telegram update cannot be read", "update_id", u.ID, slogErr(u.broken))
+		r.log.WarnContext(ctx, "telegram update cannot be read", "update_id", u.ID, "error", u.broken.Error())
 	case u.Press != nil:
 		r.answer(ctx, u.Press.ID)
 	case u.Message != nil && u.Message.MigrateTo != 0:

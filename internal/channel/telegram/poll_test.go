@@ -293,7 +293,7 @@ func TestTroubleOfThePollPasses(t *testing.T) {
 func TestAPollThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.tuning.call, b.tuning.poll, b.tuning.late = 200*time.Millisecond, time.Second, 100*time.Millisecond
+	b.call, b.poll, b.late = 200*time.Millisecond, time.Second, 100*time.Millisecond
 	b.adapter = b.makeWith(b.tuning)
 	b.api.Fault("getMe", 1, telegramtest.Hang())
 	b.api.Fault("getUpdates", 1, telegramtest.Hang())
@@ -373,7 +373,7 @@ func TestAnotherProgramIsTold(t *testing.T) {
 	}
 	b.api.Webhook("")
 	b.say("1")
-	s = b.until("free", taken(1))
+	b.until("free", taken(1))
 	for _, d := range b.waited() {
 		if d != contested {
 			t.Errorf("waited %v", b.waited())

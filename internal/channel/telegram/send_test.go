@@ -215,7 +215,7 @@ func TestEveryCallCanGoWrongInEveryWay(t *testing.T) {
 				t.Parallel()
 				b := known(t)
 				if strings.Contains(name, "hang") {
-					b.tuning.call = 100 * time.Millisecond
+					b.call = 100 * time.Millisecond
 					b.adapter = b.makeWith(b.tuning)
 				}
 				ref := b.send(piece("1001", "first"), "")

@@ -57,6 +57,7 @@ type Call struct {
 
 // New starts a server; it ends with the test.
 func New(tb testing.TB) *Server {
+	tb.Helper()
 	s := &Server{
 		Token:  "7000000001:AAHxV0gY3dUq9mO5sT2bLwKcJ8eRiNfZpQ4",
 		Bot:    User{ID: 7000000001, IsBot: true, FirstName: "Ombud", Username: "ombud_test_bot", JoinsAny: true},

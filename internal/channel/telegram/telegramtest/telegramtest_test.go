@@ -282,8 +282,10 @@ func TestAChatTakesSoManyMessagesInATime(t *testing.T) {
 	s.Meet(TheGroup())
 	s.Limit(Flood{Messages: 2, In: 30 * time.Second})
 	send := func(chat string) answer { return s.mustAsk(t, "sendMessage", `{"chat_id":`+chat+`,"text":"x"}`) }
-	if !send("1001").OK || !send("1001").OK {
-		t.Error("the first are refused")
+	for range 2 {
+		if !send("1001").OK {
+			t.Error("the first are refused")
+		}
 	}
 	if a := send("1001"); a.Status != 429 || a.Parameters.RetryAfter < 29 || a.Parameters.RetryAfter > 30 {
 		t.Errorf("one too many: %+v", a)
