@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -96,7 +97,7 @@ func TestWhatWasSaidMeanwhileIsTakenOnce(t *testing.T) {
 		if s := whatsapptest.Post(a.Hook(in), secret, whatsapptest.Event("incoming_message", whatsapptest.Ann, whatsapptest.From(whatsapptest.Ann, "A0", "text of A0", time.Now().Add(-time.Minute)))); s != 200 {
 			t.Errorf("%d", s)
 		}
-		if err := stop(); err != context.Canceled {
+		if err := stop(); !errors.Is(err, context.Canceled) {
 			t.Errorf("it ended with %v", err)
 		}
 		stop = run()

@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -134,7 +135,7 @@ func TestWhatMetaSaysOfAMessage(t *testing.T) {
 }
 
 func asRetry(err error, to **outbox.RetryAfter) bool {
-	r, ok := err.(*outbox.RetryAfter)
+	r, ok := errors.AsType[*outbox.RetryAfter](err)
 	*to = r
 	return ok
 }
@@ -230,7 +231,7 @@ func TestRunTellsThatItStandsAndEndsWhenToldTo(t *testing.T) {
 		t.Errorf("%+v", got.Ups)
 	}
 	cancel()
-	if err := <-done; err != context.Canceled {
+	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
 	g.Next(whatsapptest.GraphFault{Status: 401, Code: 190})

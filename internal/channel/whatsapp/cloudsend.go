@@ -177,7 +177,7 @@ func (c *cloud) call(ctx context.Context, method, path string, body, answer any)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.client.Do(req)
+	resp, err := c.client.Do(req) //nolint:bodyclose // channel.ReadAll closes it
 	if err != nil {
 		if fault.Is(err, fault.Unavailable) {
 			return err

@@ -108,7 +108,7 @@ func (a *wacli) open(ctx context.Context, chat string) error {
 		Chats []chatRow `json:"chats"`
 	}
 	if e.killed != nil || e.code != 0 || json.Unmarshal(e.out, &l) != nil {
-		return nil
+		return nil //nolint:nilerr // wacli decides
 	}
 	for _, c := range l.Chats {
 		if c.Locked && normal(c.JID) == chat {
@@ -141,7 +141,7 @@ func (s sent) ref() string { return fault.Cut(line(first(s.Message.ID, s.ID)), m
 func (a *wacli) Probe(ctx context.Context, out channel.Outgoing, since time.Time) (outbox.Answer, string, error) {
 	to, err := target(out.Chat)
 	if err != nil {
-		return outbox.DidNotHappen, "", nil // Send gave no such thing to wacli
+		return outbox.DidNotHappen, "", nil //nolint:nilerr // Send gave no such thing to wacli
 	}
 	rows, err := a.list(ctx, since.Add(-listGrain))
 	if err != nil {

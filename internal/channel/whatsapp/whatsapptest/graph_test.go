@@ -133,7 +133,7 @@ func TestANoticeIsSignedAsItIsWritten(t *testing.T) {
 	n := 0
 	srv2 := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n++; n < 3 {
-			w.WriteHeader(503)
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
 	defer srv2.Close()
