@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -205,7 +206,7 @@ func LookAtStore(ctx context.Context, o Options) (out StoreState, err error) {
 	}
 	if o.Config.Config.Store.Postgres.Set() {
 		out.Store, out.Where = "postgres", db.ShowDSN(so.DSN)
-	} else if _, err := os.Stat(out.Where); err != nil {
+	} else if _, err := os.Stat(out.Where); errors.Is(err, fs.ErrNotExist) {
 		out.Problem = "it is not there yet: ombud up makes it"
 		return out, nil
 	}

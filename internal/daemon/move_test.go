@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,6 +21,24 @@ func naming(t *testing.T, o Options, dsn string) *config.Loaded {
 		t.Fatal(err)
 	}
 	return loaded
+}
+
+func TestAStoreThatCannotBeReachedIsNotSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	o := options(t, "")
+	if s, err := LookAtStore(t.Context(), o); err != nil || !strings.Contains(s.Problem, "not there yet") {
+		t.Errorf("before the first start: %+v, %v", s, err)
+	}
+	file := o.Instance.StateDB()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Base(file), file); err != nil { // it leads to itself
+		t.Skip(err)
+	}
+	if s, err := LookAtStore(t.Context(), o); err != nil || s.Problem == "" || strings.Contains(s.Problem, "not there yet") {
+		t.Errorf("a file that leads nowhere: %+v, %v", s, err)
+	}
 }
 
 func TestAStoreMovesToPostgresWithAllItKnows(t *testing.T) {
