@@ -31,14 +31,13 @@ func handOver(t *testing.T, c *wire.Client, data []byte) wire.LoopPreview {
 	return p
 }
 
-func installLoop(t *testing.T, c *wire.Client, data []byte) wire.Loop {
+func installLoop(t *testing.T, c *wire.Client, data []byte) {
 	t.Helper()
 	p := handOver(t, c, data)
-	res, err := c.LoopInstall(t.Context(), wire.LoopInstallRequest{SHA256: p.SHA256, Name: p.Manifest.Name, Unsigned: p.Unsigned})
+	_, err := c.LoopInstall(t.Context(), wire.LoopInstallRequest{SHA256: p.SHA256, Name: p.Manifest.Name, Unsigned: p.Unsigned})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.Loop
 }
 
 // ranWell runs a loop to a good end and returns the run.
