@@ -80,7 +80,7 @@ func (a *app) confirmInstall(p wire.LoopPreview, f loopFile, i installing) (req 
 }
 
 // unsignedLines has each line confirmed that no signature covers.
-func (i installing) unsignedLines(p wire.LoopPreview, q *asker, req *wire.LoopInstallRequest) error {
+func (i *installing) unsignedLines(p wire.LoopPreview, q *asker, req *wire.LoopInstallRequest) error {
 	if i.unsigned {
 		req.Unsigned = p.Unsigned
 		return nil
@@ -100,7 +100,7 @@ func (i installing) unsignedLines(p wire.LoopPreview, q *asker, req *wire.LoopIn
 
 // typedName has the name typed of a loop that nobody vouches for. Typed at the terminal it
 // is the yes as well.
-func (i installing) typedName(p wire.LoopPreview, q *asker, req *wire.LoopInstallRequest) (typed bool, err error) {
+func (i *installing) typedName(p wire.LoopPreview, q *asker, req *wire.LoopInstallRequest) (typed bool, err error) {
 	name := p.Manifest.Name
 	switch {
 	case i.name != "" && i.name != name:

@@ -285,7 +285,7 @@ func (a *app) setStore(line string) error {
 		return err
 	}
 	next := path + ".next"
-	if err := os.WriteFile(next, text, mode); err != nil {
+	if err := os.WriteFile(next, text, mode); err != nil { //nolint:gosec // beside the file the person names
 		return err
 	}
 	if _, err := a.loadConfigFile(next); err != nil {
