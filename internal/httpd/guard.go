@@ -65,8 +65,8 @@ func splitHost(text string) (name, port string, ok bool) {
 		if port == "" && strings.HasSuffix(text, ":") {
 			return "", "", false
 		}
-	} else if at := strings.IndexByte(text, ':'); at >= 0 {
-		if name, port = text[:at], text[at+1:]; port == "" {
+	} else if host, after, there := strings.Cut(text, ":"); there {
+		if name, port = host, after; port == "" {
 			return "", "", false
 		}
 	}

@@ -32,7 +32,7 @@ func TestOnlyThisHostIsAnswered(t *testing.T) {
 		}
 	}
 	// The name in the request line counts, as HTTP says.
-	if res, body := raw(t, s, "GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); res.StatusCode != 421 {
+	if res, body := raw(t, s, "GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); res.StatusCode != http.StatusMisdirectedRequest {
 		t.Errorf("an absolute URL of another host is answered %d %s", res.StatusCode, body)
 	}
 }

@@ -61,7 +61,7 @@ func stop(t testing.TB, s *Server) {
 }
 
 // raw sends bytes and returns the first answer.
-func raw(t testing.TB, s *Server, request string) (*http.Response, string) {
+func raw(t testing.TB, s *Server, request string) (replied, string) {
 	t.Helper()
 	conn := dial(t, s)
 	defer conn.Close()
@@ -83,17 +83,24 @@ func dial(t testing.TB, s *Server) net.Conn {
 	return conn
 }
 
-func answer(t testing.TB, conn net.Conn) (*http.Response, string) {
+// replied is the head of an answer.
+type replied struct {
+	StatusCode int
+	Header     http.Header
+}
+
+func answer(t testing.TB, conn net.Conn) (replied, string) {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("read the answer: %v", err)
 	}
+	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res, string(body)
+	return replied{res.StatusCode, res.Header}, string(body)
 }
 
 // get is a GET of a path with some head lines.
@@ -146,7 +153,7 @@ func until(t testing.TB, is func() bool) {
 	}
 }
 
-func want(t testing.TB, what string, res *http.Response, body string, status int) {
+func want(t testing.TB, what string, res replied, body string, status int) {
 	t.Helper()
 	if res.StatusCode != status {
 		t.Errorf("%s: %d %s, want %d", what, res.StatusCode, strings.TrimSpace(body), status)

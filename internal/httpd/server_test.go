@@ -50,7 +50,7 @@ func TestHealthReadyAndWhatIsMounted(t *testing.T) {
 	want(t, "POST /ready", res, body, 405)
 	reasons = []string{"standby"}
 	res, body = raw(t, s, get("/ready"))
-	if res.StatusCode != 503 || strings.TrimSpace(body) != `{"ready":false,"reasons":["standby"]}` {
+	if res.StatusCode != http.StatusServiceUnavailable || strings.TrimSpace(body) != `{"ready":false,"reasons":["standby"]}` {
 		t.Errorf("a standby is answered %d %s", res.StatusCode, body)
 	}
 }
@@ -287,7 +287,7 @@ func TestAStopLetsARequestEndAndStartsAndStopsAreSafe(t *testing.T) {
 	go func() { stopped <- s.Stop(context.Background()) }()
 	until(t, func() bool { return !s.State().Open })
 	close(release)
-	if res, body := answer(t, conn); res.StatusCode != 200 || body != "whole" {
+	if res, body := answer(t, conn); res.StatusCode != http.StatusOK || body != "whole" {
 		t.Errorf("the request under way is answered %d %q", res.StatusCode, body)
 	}
 	if err := <-stopped; err != nil {
