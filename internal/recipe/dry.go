@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -129,7 +130,7 @@ func (k *dryKit) HTTP(_ context.Context, step string, req Request) (Response, er
 		return Response{}, fault.New(fault.Invalid, "%q is no address of the web", clip(req.URL))
 	}
 	base := "net.post"
-	if req.Method == "GET" || req.Method == "HEAD" {
+	if req.Method == http.MethodGet || req.Method == http.MethodHead {
 		base = "net.fetch"
 	}
 	parts := []string{"method", req.Method, "url", req.URL, "body", req.Body}

@@ -3,6 +3,7 @@ package recipe
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -248,11 +249,9 @@ func (r *reader) reference(n ast.Node, at Place, depth int) *Node {
 		return r.node(a.Value, at, depth+1)
 	}
 	name := n.(*ast.AliasNode).Value.String()
-	for _, o := range r.open {
-		if o == name {
-			r.notes.Bad(at, "", "the alias *%s stands within what it stands for", name)
-			return nil
-		}
+	if slices.Contains(r.open, name) {
+		r.notes.Bad(at, "", "the alias *%s stands within what it stands for", name)
+		return nil
 	}
 	value, ok := r.anchors[name]
 	if !ok {

@@ -47,7 +47,7 @@ func (r *Recipe) begin(fence func(text, from string) string, s Start) (*values, 
 		v.set("trigger", object{
 			"kind": s.Kind, "name": s.Name, "at": s.At.Format(time.RFC3339), "event": s.Event, "event_kind": s.EventKind,
 		}, "")
-		inputs, err := r.Accept(s.Kind, fields)
+		inputs, err := r.accept(s.Kind, fields)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +60,9 @@ func (r *Recipe) begin(fence func(text, from string) string, s Start) (*values, 
 	return v, nil
 }
 
-// Accept checks what a recipe is started with against its inputs, and fills in what is
+// accept checks what a recipe is started with against its inputs, and fills in what is
 // left out. Only who starts it by hand can be told, so only then a missing one is an error.
-func (r *Recipe) Accept(kind string, payload object) (object, error) {
+func (r *Recipe) accept(kind string, payload object) (object, error) {
 	out := object{}
 	names := make([]string, 0, len(r.Inputs))
 	for _, in := range r.Inputs {
@@ -98,14 +98,15 @@ func (r *Recipe) Accept(kind string, payload object) (object, error) {
 	return out, nil
 }
 
-// AcceptJSON is Accept of a payload that was not read yet.
+// AcceptJSON checks the payload a recipe is started with, of that kind of trigger, against
+// its inputs: Invalid if it may not be started with it.
 func (r *Recipe) AcceptJSON(kind string, payload json.RawMessage) error {
 	x, err := decode(payload)
 	if err != nil {
 		return fault.New(fault.Invalid, "the payload is no JSON: %w", err)
 	}
 	fields, _ := x.(object)
-	_, err = r.Accept(kind, fields)
+	_, err = r.accept(kind, fields)
 	return err
 }
 

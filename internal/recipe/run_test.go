@@ -72,7 +72,10 @@ func (k *kit) Sleep(ctx context.Context, step string, d time.Duration) error {
 func (k *kit) done() string {
 	var b strings.Builder
 	for _, s := range k.steps {
-		raw, _ := json.Marshal(s.Input)
+		raw, err := json.Marshal(s.Input)
+		if err != nil {
+			return err.Error()
+		}
 		fmt.Fprintf(&b, "%s %s\n", s.Step, raw)
 	}
 	return b.String()

@@ -90,7 +90,7 @@ func (s *strict) step(n *Node, id string, names *shape, depth int) (*Step, *shap
 	if st.When == nil {
 		s.notes.Bad(els.Place, "write a when, or leave out else", "else without a when is never done")
 	}
-	inner := names
+	var inner *shape
 	st.Else, inner = s.steps(els, st.ID+"-else-", names, depth+1)
 	for name, of := range inner.fields { // what else binds is empty where else is not done
 		if names.fields[name] == nil && after.fields[name] == nil {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -80,9 +82,7 @@ func newTemplate(n *Node, use use, foreign bool, known *shape, notes *Notes) *Te
 		return t
 	}
 	funcs := template.FuncMap{"_out": func(string, any) (any, error) { return nil, nil }, "_first": func(string, any) (any, error) { return nil, nil }}
-	for name, fn := range functions {
-		funcs[name] = fn
-	}
+	maps.Copy(funcs, functions)
 	tmpl := template.New("text").Funcs(funcs)
 	if foreign {
 		tmpl.Option("missingkey=zero")
@@ -199,12 +199,9 @@ func (w *templateWalk) names(n parse.Node) {
 }
 
 func (w *templateWalk) addName(name string) {
-	for _, r := range w.roots {
-		if r == name {
-			return
-		}
+	if !slices.Contains(w.roots, name) {
+		w.roots = append(w.roots, name)
 	}
-	w.roots = append(w.roots, name)
 }
 
 // eachNode calls fn for n and all below it.

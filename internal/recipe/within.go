@@ -13,8 +13,8 @@ import (
 func (w *worker) items(s *Step, v *values) ([]any, error) {
 	f := s.Foreach
 	var list []any
-	switch {
-	case f.In == nil:
+	switch f.In {
+	case nil:
 		for _, t := range f.List {
 			text, err := t.render(v)
 			if err != nil {
