@@ -134,9 +134,7 @@ func (l *Library) inspect(ctx context.Context, sha string, data []byte) (a *wasm
 	if m.Webhook != "" {
 		p.Warnings = append(p.Warnings, "its webhook answers nobody until you say who may call it: ombud loop set "+m.Name+" --webhook SECRET")
 	}
-	if err := l.vouch(&p, s); err != nil {
-		return nil, p, s, err
-	}
+	l.vouch(&p, s)
 	if s.old != nil && s.old.SHA256 == sha {
 		bad := l.verify(ctx, *s.old, s.trust)
 		if p.Same, p.Repairs = bad == nil, bad != nil; p.Repairs {
@@ -203,7 +201,7 @@ func (l *Library) missing(m wasmloop.Manifest) (out []string) {
 }
 
 // vouch says who vouches for an artifact, and whether its name has to be typed.
-func (l *Library) vouch(p *Preview, s standing) error {
+func (l *Library) vouch(p *Preview, s standing) {
 	name, key := p.Manifest.Name, p.Verdict.Publisher
 	own, err := l.d.OwnKey()
 	if err != nil {
@@ -232,7 +230,6 @@ func (l *Library) vouch(p *Preview, s standing) error {
 			"the notes it kept are, unless you remove it first")
 		p.Name = fmt.Sprintf("%s was signed by %s until now, and this is signed by another", name, p.Another)
 	}
-	return nil
 }
 
 // against compares with what is installed.

@@ -222,12 +222,12 @@ func (s *shelf) look() string {
 		if x.Problem != nil && x.Revoked == "" {
 			s.t.Errorf("%s: %v", x.Name, x.Problem)
 		}
-		text += x.Installed.Manifest.Version + " "
+		text += x.Manifest.Version + " "
 	}
-	installs := len(slices.DeleteFunc(s.events("loop:hello"), func(k string) bool { return k == "loop.removed" }))
-	removals := len(s.events("loop:hello")) - installs
+	installs := len(slices.DeleteFunc(s.events(), func(k string) bool { return k == "loop.removed" }))
+	removals := len(s.events()) - installs
 	if len(list) > 0 && installs == 0 || len(list) == 0 && removals != min(installs, 1) {
-		s.t.Errorf("%d loops and the events %v", len(list), s.events("loop:hello"))
+		s.t.Errorf("%d loops and the events %v", len(list), s.events())
 	}
 	return text + strings.Join(s.targets(), " ")
 }

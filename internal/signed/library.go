@@ -207,7 +207,7 @@ func (l *Library) Open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		revoked, err := l.keysIn(ctx, q, Revoked)
+		revoked, err := l.revokedIn(ctx, q)
 		if err == nil {
 			l.remember(list, revoked)
 		}

@@ -32,7 +32,7 @@ func (l *Library) Knows(ctx context.Context, q db.Q, definition string) (bool, e
 	if err != nil {
 		return fault.Is(err, fault.Verification), dropped(err, fault.Verification) // its run says what is wrong with it
 	}
-	revoked, err := l.keysIn(ctx, q, Revoked)
+	revoked, err := l.revokedIn(ctx, q)
 	return err == nil && among(keys, revoked) == "", err
 }
 

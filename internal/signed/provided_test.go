@@ -35,7 +35,7 @@ func borrows(input string) func(model.Request) (model.Response, error) {
 			case model.Tool:
 				return saysText("it said " + m.Parts[0].Result.Text)
 			case model.User:
-				return callsTool("loop.guest.look", input)
+				return callsTool("loop.guest.look", input), nil
 			}
 		}
 		return saysText("nothing was asked")

@@ -40,7 +40,7 @@ func (l *Library) listIn(ctx context.Context, q db.Q) ([]Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	revoked, err := l.keysIn(ctx, q, Revoked)
+	revoked, err := l.revokedIn(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (l *Library) getIn(ctx context.Context, q db.Q, name string) (Installed, er
 	if err != nil {
 		return x, err
 	}
-	revoked, err := l.keysIn(ctx, q, Revoked)
+	revoked, err := l.revokedIn(ctx, q)
 	x.judge(revoked)
 	x.Shadowed = l.d.Taken(strings.ToLower(name))
 	return x, err

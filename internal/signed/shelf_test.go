@@ -180,10 +180,10 @@ func (s *shelf) targets() (out []string) {
 }
 
 // kinds are the kinds of the loop's events, in order.
-func (s *shelf) events(stream string) (out []string) {
+func (s *shelf) events() (out []string) {
 	s.t.Helper()
 	err := s.db.Read(s.t.Context(), func(ctx context.Context, q db.Q) (err error) {
-		out, err = db.All(ctx, q, db.Column[string], "SELECT kind FROM events WHERE stream = $1 ORDER BY position", stream)
+		out, err = db.All(ctx, q, db.Column[string], "SELECT kind FROM events WHERE stream = 'loop:hello' ORDER BY position")
 		return err
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package signed
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -21,7 +22,7 @@ func (l *Library) targetsTx(ctx context.Context, tx *db.Tx) error {
 	if err != nil {
 		return err
 	}
-	revoked, err := l.keysIn(ctx, tx, Revoked)
+	revoked, err := l.revokedIn(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -69,10 +70,8 @@ func triggersOf(m wasmloop.Manifest, set Settings) (on []trigger.On) {
 		}
 		on = append(on, trigger.On{Webhook: &w})
 	}
-	for _, fn := range m.Host {
-		if fn == wasmloop.FnAfter {
-			return append(on, trigger.On{Timer: true})
-		}
+	if slices.Contains(m.Host, wasmloop.FnAfter) {
+		on = append(on, trigger.On{Timer: true})
 	}
 	return on
 }

@@ -65,10 +65,11 @@ func (l *Library) trustIn(ctx context.Context, q db.Q) ([]TrustRow, error) {
 	return out, err
 }
 
-func (l *Library) keysIn(ctx context.Context, q db.Q, kind string) (keys []string, err error) {
+// revokedIn are the keys that were revoked.
+func (l *Library) revokedIn(ctx context.Context, q db.Q) (keys []string, err error) {
 	rows, err := l.trustIn(ctx, q)
 	for _, x := range rows {
-		if x.Kind == kind {
+		if x.Kind == Revoked {
 			keys = append(keys, x.Key)
 		}
 	}

@@ -22,7 +22,7 @@ func TestEveryHostFunctionPassesTheOneDoor(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		w.WriteHeader(202)
+		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, r.Method+" "+r.Header.Get("X-Key")+" "+string(body)) // a client that is gone is not waited for
 	}))
 	t.Cleanup(web.Close)

@@ -193,8 +193,8 @@ func saysText(text string) (model.Response, error) {
 	return model.Response{Text: text, Stop: model.StopEnd, Usage: model.Usage{Input: 10, Output: 5}}, nil
 }
 
-func callsTool(name, input string) (model.Response, error) {
-	return model.Response{Stop: model.StopCalls, Calls: []model.ToolCall{model.NewCall("c0", name, input)}, Usage: model.Usage{Input: 10, Output: 5}}, nil
+func callsTool(name, input string) model.Response {
+	return model.Response{Stop: model.StopCalls, Calls: []model.ToolCall{model.NewCall("c0", name, input)}, Usage: model.Usage{Input: 10, Output: 5}}
 }
 
 func (*site) Name() string { return "brain" }
