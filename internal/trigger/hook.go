@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -86,7 +87,7 @@ func (t *Triggers) accept(ctx context.Context, w Webhook, who identity, h http.H
 			return err
 		}
 		out.Run, err = t.start(ctx, tx, s, Trigger{
-			Kind: ByWebhook, Name: w.Path, Event: evs[0].ID, EventKind: KindHook, Payload: json.RawMessage(evs[0].Data),
+			Kind: ByWebhook, Name: w.Path, Event: evs[0].ID, EventKind: KindHook, Payload: evs[0].Data,
 			Label: label.Of(label.Untrusted("webhook:"+w.Path), label.OperatorOnly),
 		}, origin{replay: true})
 		failpoint.Hit("trigger.hooked")
@@ -131,7 +132,7 @@ func replayed(ctx context.Context, tx *db.Tx, who identity, content []byte) erro
 // dataOf is what is kept of a call.
 func dataOf(w Webhook, h http.Header, body []byte) HookData {
 	d := HookData{Route: w.Path, Method: http.MethodPost, Headers: kept(h, w)}
-	if !utf8.Valid(body) || strings.IndexByte(string(body), 0) >= 0 {
+	if !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
 		d.Base64 = base64.StdEncoding.EncodeToString(body)
 		return d
 	}

@@ -347,7 +347,7 @@ func TestAPausedTargetsCallIsKeptAndStartsNothing(t *testing.T) {
 		h.live()
 		h.wantCode(h.call("x", "a", nil), 200)
 		h.settled()
-		if s := h.standing("loop:x"); s.Withheld != 1 || len(h.works()) != 0 {
+		if s := h.standing(); s.Withheld != 1 || len(h.works()) != 0 {
 			t.Errorf("withheld %d, runs %d", s.Withheld, len(h.works()))
 		}
 	})

@@ -47,7 +47,7 @@ func (t *Triggers) scan(scan func(...any) error) (s Standing, err error) {
 	}
 	name := s.Name
 	if s.raw, s.Problem = t.vault.Open(vault.TargetBody, name, sealed); s.Problem != nil {
-		return s, nil
+		return s, nil //nolint:nilerr // the row is there, and says what is wrong with it
 	}
 	if err := json.Unmarshal(s.raw, &s.Target); err != nil {
 		s.Problem = fault.New(fault.Verification, "read target %s: %w", name, err)

@@ -67,7 +67,7 @@ type Schedule struct {
 }
 
 // Target is a thing that can be started.
-type Target struct {
+type Target struct { //nolint:recvcheck // normal changes a copy
 	Name       string   `json:"-"` // "recipe:daily-briefing": also the subject it acts as, and the key that orders its runs
 	RunKind    string   `json:"run_kind"`
 	Definition string   `json:"definition,omitempty"` // pinned for a run's life

@@ -245,7 +245,7 @@ func TestAPausedTargetStartsNothingAndSaysWhatCame(t *testing.T) {
 		wantClass(t, err, fault.Conflict)
 		_, err = h.times.Run(t.Context(), "loop:x/s", "operator")
 		wantClass(t, err, fault.Conflict)
-		h.until(func() bool { return h.standing("loop:x").Withheld == 3 })
+		h.until(func() bool { return h.standing().Withheld == 3 })
 		if n := len(h.works()); n > 0 {
 			t.Fatalf("%d runs of a paused target", n)
 		}
@@ -287,12 +287,12 @@ func TestAPausedTargetThatGoesAndComesBackIsStillPaused(t *testing.T) {
 				}
 			}
 			h.replace(x)
-			if s := h.standing("loop:x"); s.PausedBy != "operator" || s.Owner != "loop" {
+			if s := h.standing(); s.PausedBy != "operator" || s.Owner != "loop" {
 				t.Errorf("it came back as %+v", s)
 			}
 		}
 		h.emit("job:1", "job.came", nil)
-		h.until(func() bool { return h.standing("loop:x").Withheld == 1 })
+		h.until(func() bool { return h.standing().Withheld == 1 })
 		if _, err := h.Resume(t.Context(), "loop:x", "operator"); err != nil {
 			t.Fatal(err)
 		}
@@ -303,10 +303,10 @@ func TestAPausedTargetThatGoesAndComesBackIsStillPaused(t *testing.T) {
 	})
 }
 
-func (h *house) standing(name string) (s Standing) {
+func (h *house) standing() (s Standing) {
 	h.t.Helper()
 	err := h.db.Read(h.t.Context(), func(ctx context.Context, q db.Q) (err error) {
-		s, err = h.GetIn(ctx, q, name)
+		s, err = h.GetIn(ctx, q, "loop:x")
 		return err
 	})
 	if err != nil {

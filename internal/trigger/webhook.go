@@ -12,7 +12,7 @@ import (
 )
 
 // Webhook starts a target when somebody calls its path.
-type Webhook struct {
+type Webhook struct { //nolint:recvcheck // normal changes a copy
 	Path    string   `json:"path"`              // below /hooks/; two targets cannot have one
 	Scheme  Scheme   `json:"scheme"`            // how a call proves who sent it
 	Secrets []string `json:"secrets,omitempty"` // names of secrets, any of which may have signed; none with Open
@@ -66,7 +66,7 @@ func (w Webhook) normal() Webhook {
 }
 
 func (w *Webhook) check() error {
-	bad := func(format string, args ...any) error { return fault.New(fault.Invalid, format, args...) }
+	bad := func(format string, args ...any) *fault.Error { return fault.New(fault.Invalid, format, args...) }
 	switch {
 	case !paths.MatchString(w.Path) || len(w.Path) > 128:
 		return bad("%q is no path of a webhook: letters, digits and . _ ~ - between slashes, at most 128", w.Path)
@@ -75,7 +75,7 @@ func (w *Webhook) check() error {
 	case w.Scheme == Open && len(w.Secrets) > 0:
 		return bad("webhook %s: it is open, and has a secret that nobody asks for", w.Path)
 	case w.Scheme != Open && (len(w.Secrets) == 0 || len(w.Secrets) > maxSecrets):
-		return bad("webhook %s: it needs 1 to %d secrets to prove who calls", w.Path, maxSecrets).(*fault.Error).
+		return bad("webhook %s: it needs 1 to %d secrets to prove who calls", w.Path, maxSecrets).
 			WithHint("ombud secret set NAME; or scheme: open lets anybody start it")
 	case w.Scheme != Generic && w.Header != "" || w.Scheme != Generic && w.Scheme != Open && w.IDHeader != "":
 		return bad("webhook %s: the scheme %s says itself where its signature and id are", w.Path, w.Scheme)
