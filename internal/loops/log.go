@@ -80,7 +80,7 @@ func (d Deps) Lines(ctx context.Context, subject, runID string, after int64, lim
 		WHERE subject = $1 AND ($2 = '' OR run = $2) AND seq > $3 `
 	query := inner + "ORDER BY seq LIMIT $4"
 	if after == 0 {
-		query = "SELECT * FROM (" + inner + "ORDER BY seq DESC LIMIT $4) AS newest ORDER BY seq"
+		query = "SELECT seq, id, subject, run, at, level, text FROM (" + inner + "ORDER BY seq DESC LIMIT $4) AS newest ORDER BY seq"
 	}
 	err = d.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
 		out, err = db.All(ctx, q, func(r *db.Rows) (l Line, err error) {

@@ -81,13 +81,13 @@ func merge(ctx context.Context, k *Kit, facts Facts) error {
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(alike(list))
+		return json.Marshal(alike(list)) //nolint:musttag // only this run reads it
 	})
 	if err != nil {
 		return err
 	}
 	var pairs []pair
-	if err := json.Unmarshal(raw, &pairs); err != nil {
+	if err := json.Unmarshal(raw, &pairs); err != nil { //nolint:musttag // the same
 		return fault.New(fault.Verification, "facts that are alike: %w", err)
 	}
 	proposed := 0

@@ -3,6 +3,7 @@ package loops
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/agent"
@@ -138,7 +139,7 @@ type HTTPResponse struct {
 func (k *Kit) HTTP(ctx context.Context, step string, req HTTPRequest) (resp HTTPResponse, err error) {
 	name := "web.request"
 	switch req.Method {
-	case "", "GET", "HEAD":
+	case "", http.MethodGet, http.MethodHead:
 		name = "web.get" // may be done twice
 	}
 	err = k.each(step, func(step string) error {

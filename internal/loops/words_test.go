@@ -56,7 +56,7 @@ func TestARequestWithoutAnAnswerHasReadNothing(t *testing.T) {
 	tries := loop("tries", func(ctx context.Context, k *Kit) error {
 		for _, step := range []string{"first", "second"} {
 			if _, err := k.HTTP(ctx, step, HTTPRequest{URL: gone.URL}); !fault.Is(err, fault.Unavailable) {
-				return fmt.Errorf("%s: %v", step, err)
+				return fmt.Errorf("%s: %w", step, err)
 			}
 		}
 		if k.Label().Tainted() {
