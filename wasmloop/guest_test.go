@@ -157,10 +157,10 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.Attrs(func(a slog.Attr) bool {
-		switch {
-		case a.Key == "text":
+		switch a.Key {
+		case "text":
 			l.text = append(l.text, a.Value.String())
-		case a.Key == "error":
+		case "error":
 			l.warn = append(l.warn, a.Value.String())
 		}
 		return true

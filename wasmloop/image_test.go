@@ -22,7 +22,7 @@ func TestAnImageIsWhatTheModuleBeginsWith(t *testing.T) {
 	t.Parallel()
 	for name, module := range map[string][]byte{
 		"scripted": built(t, "scripted"), "wild": built(t, "wild"), "outside": wat(t, "outside"),
-		"data over data, and zeros": leastWith(nil, nil),
+		"data over data, and zeros": leastWith(nil),
 	} {
 		if name[0] == 'd' {
 			module = append(bytes.Clone(module), part(secData, u(4),
@@ -120,10 +120,10 @@ func TestNoRunFindsWhatAnotherLeft(t *testing.T) {
 	trapped := 0
 	for n := range *leakRuns {
 		do := []string{"", "maps", "goroutines", "", "maps goroutines"}[n%5]
-		switch {
-		case n%50 == 17:
+		switch n % 50 {
+		case 17:
 			do = "heap"
-		case n%50 == 18:
+		case 18:
 			do = "maps heap goroutines trap"
 		}
 		said, err := b.wild(t, time.Minute, do)

@@ -13,7 +13,7 @@ import (
 // opinion about where memory or HTTP live. An error that wraps [ErrRefused] is told to the
 // guest as a refusal, any other as a failure; its text goes to the log only, but for Tool,
 // whose errors the guest reads.
-type Kit interface {
+type Kit interface { //nolint:interfacebloat // what a loop can ask of a host
 	Recall(query string, limit int) ([]string, error)
 	Remember(fact string) error
 	Notify(title, body string) error
@@ -43,8 +43,8 @@ type Kit interface {
 // ErrRefused is a call that the loop may not make.
 var ErrRefused = errors.New("refused")
 
-// ErrStop, returned by a Kit or by Around, ends the module at once, and Run with an error
-// that wraps it: the host goes on with the run later, or not at all.
+// ErrStop ends the module at once, if a Kit or Around returns it, and Run with an error that
+// wraps it: the host goes on with the run later, or not at all.
 var ErrStop = errors.New("stopped by the host")
 
 // ShortMemory is one short-term working note.

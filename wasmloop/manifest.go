@@ -17,10 +17,10 @@ import (
 //
 // It is also written by hand as loop.yaml, under the same keys.
 type Manifest struct {
-	Name        string `json:"name" yaml:"name"`               // without '/', '\' and spaces
-	Version     string `json:"version" yaml:"version"`         // for people; not compared
+	Name        string `json:"name"        yaml:"name"`        // without '/', '\' and spaces
+	Version     string `json:"version"     yaml:"version"`     // for people; not compared
 	Description string `json:"description" yaml:"description"` // for people
-	Publisher   string `json:"publisher" yaml:"publisher"`     // Ed25519 key of who signed it, base64 raw URL; "" if nobody did
+	Publisher   string `json:"publisher"   yaml:"publisher"`   // Ed25519 key of who signed it, base64 raw URL; "" if nobody did
 
 	// Host names the host functions the module may call; a call of another is refused.
 	Host []string `json:"host" yaml:"host"`
@@ -33,8 +33,8 @@ type Manifest struct {
 	Capabilities []string `json:"capabilities" yaml:"capabilities"`
 
 	Schedule string   `json:"schedule,omitempty" yaml:"schedule"` // cron of 5 or 6 fields, or "@every 1h"
-	Events   []string `json:"events,omitempty" yaml:"events"`     // kinds of event that start it
-	Webhook  string   `json:"webhook,omitempty" yaml:"webhook"`   // path that starts it
+	Events   []string `json:"events,omitempty"   yaml:"events"`   // kinds of event that start it
+	Webhook  string   `json:"webhook,omitempty"  yaml:"webhook"`  // path that starts it
 
 	// MemoryMB is the most memory an instance may have, in MiB; 0 for the default of 64.
 	MemoryMB int `json:"memory_mb,omitempty" yaml:"memory_mb"`
@@ -42,7 +42,7 @@ type Manifest struct {
 	SHA256 string `json:"sha256" yaml:"sha256"` // of the module's bytes, 64 lower-case hex digits
 
 	SourceURL string `json:"source_url,omitempty" yaml:"source_url"` // where to read it
-	BuiltAt   int64  `json:"built_at,omitempty" yaml:"built_at"`     // Unix seconds
+	BuiltAt   int64  `json:"built_at,omitempty"   yaml:"built_at"`   // Unix seconds
 }
 
 // BuiltAtTime is BuiltAt as a time, in UTC; the zero time if it is not known.
@@ -55,8 +55,8 @@ func (m *Manifest) BuiltAtTime() time.Time {
 
 // ToolSpec is a tool that a module implements, as an agent needs it to call it.
 type ToolSpec struct {
-	Name        string          `json:"name" yaml:"name"`
-	Description string          `json:"description" yaml:"description"`
+	Name        string          `json:"name"                 yaml:"name"`
+	Description string          `json:"description"          yaml:"description"`
 	Parameters  json.RawMessage `json:"parameters,omitempty" yaml:"-"` // a JSON Schema
 }
 

@@ -43,10 +43,10 @@ func (r *Runner) InvokeTool(ctx context.Context, name string, input map[string]a
 	defer cancel()
 	var out []byte
 	i := r.newInstance(ctx, trigger)
-	err = r.within(i.open(ctx, func(ctx context.Context, mod api.Module) (err error) {
+	err = r.within(ctx, i.open(ctx, func(ctx context.Context, mod api.Module) (err error) {
 		out, err = serve(ctx, mod, req)
 		return err
-	}), ctx, timeout)
+	}), timeout)
 	if err != nil {
 		return "", err
 	}

@@ -226,10 +226,10 @@ func (r *Runner) RunTriggered(ctx context.Context, timeout time.Duration, kind s
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	i := r.newInstance(ctx, trigger)
-	return r.within(i.open(ctx, func(ctx context.Context, mod api.Module) error {
+	return r.within(ctx, i.open(ctx, func(ctx context.Context, mod api.Module) error {
 		_, err := mod.ExportedFunction(runExport).Call(ctx)
 		return err
-	}), ctx, timeout)
+	}), timeout)
 }
 
 // trigger is what a module is told of its start.
@@ -238,7 +238,7 @@ func (r *Runner) trigger(kind string, payload json.RawMessage) ([]byte, error) {
 }
 
 // within says what became of a module that did not return.
-func (r *Runner) within(err error, ctx context.Context, timeout time.Duration) error {
+func (r *Runner) within(ctx context.Context, err error, timeout time.Duration) error {
 	var exit *sys.ExitError
 	switch {
 	case err == nil:

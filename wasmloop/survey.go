@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // What a module may have besides its memory. The engine allocates for a count before it
@@ -74,7 +75,7 @@ func look(module []byte) (*survey, error) {
 		case s.sections[id] != nil:
 			c.fail("two sections with the number %d", id)
 		default:
-			s.sections[id] = part[:len(part):len(part)]
+			s.sections[id] = slices.Clip(part)
 			if part == nil {
 				s.sections[id] = []byte{}
 			}

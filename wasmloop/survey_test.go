@@ -33,8 +33,8 @@ var (
 	emptyBody   = part(secCode, u(1), []byte{2, 0, 0x0b})
 )
 
-func leastWith(before, after []byte) []byte {
-	return moduleOf(oneType, oneFunction, before, onePage, exported, after, emptyBody)
+func leastWith(more []byte) []byte {
+	return moduleOf(oneType, oneFunction, more, onePage, exported, emptyBody)
 }
 
 // Each of these few bytes would have the host allocate gigabytes, at once or in each run,
@@ -55,10 +55,10 @@ func TestAModuleThatAsksForMoreThanItMayHaveIsRefused(t *testing.T) {
 		"a table of another":         moduleOf(oneType, part(secImport, u(1), []byte("\x03env\x01t\x01\x70\x00\x01"))),
 		"a global of another":        moduleOf(oneType, part(secImport, u(1), []byte("\x03env\x01g\x03\x7f\x00"))),
 		"functions":                  moduleOf(part(secFunction, many)),
-		"tables":                     leastWith(part(secTable, many), nil),
-		"a table of 2^27":            leastWith(part(secTable, u(1), []byte{0x70, 0}, u(1<<27)), nil),
-		"nine tables":                leastWith(part(secTable, u(9), bytes.Repeat([]byte{0x70, 0, 1}, 9)), nil),
-		"eight tables of 2^20":       leastWith(part(secTable, u(8), bytes.Repeat(slices.Concat([]byte{0x70, 0}, u(1<<20)), 8)), nil),
+		"tables":                     leastWith(part(secTable, many)),
+		"a table of 2^27":            leastWith(part(secTable, u(1), []byte{0x70, 0}, u(1<<27))),
+		"nine tables":                leastWith(part(secTable, u(9), bytes.Repeat([]byte{0x70, 0, 1}, 9))),
+		"eight tables of 2^20":       leastWith(part(secTable, u(8), bytes.Repeat(slices.Concat([]byte{0x70, 0}, u(1<<20)), 8))),
 		"memories":                   moduleOf(oneType, oneFunction, part(secMemory, u(70_000), bytes.Repeat([]byte{0, 1}, 70_000)), exported, emptyBody),
 		"a memory of 4 GiB":          moduleOf(oneType, oneFunction, part(secMemory, u(1), []byte{0}, u(1<<16)), exported, emptyBody),
 		"globals":                    moduleOf(part(secGlobal, many)),
@@ -97,7 +97,7 @@ func TestAModuleThatAsksForMoreThanItMayHaveIsRefused(t *testing.T) {
 			t.Errorf("%s: it took %s and %d bytes to refuse it", name, took, n)
 		}
 	}
-	if _, err := newGuest(t, leastWith(nil, nil), plain); err != nil {
+	if _, err := newGuest(t, leastWith(nil), plain); err != nil {
 		t.Errorf("the least there is: %v", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestWhatIsCustomIsOfNoHarm(t *testing.T) {
 		"what a debugger has": part(secCustom, []byte("\x0b.debug_info"), bytes.Repeat([]byte{0xff}, 1000)),
 		"a name past the end": part(secCustom, many),
 	} {
-		if b, err := newGuest(t, leastWith(custom, nil), plain); err != nil {
+		if b, err := newGuest(t, leastWith(custom), plain); err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if err := b.Run(t.Context(), time.Minute); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -131,7 +131,7 @@ func TestWhatIsCustomIsOfNoHarm(t *testing.T) {
 
 func TestALargeModuleIsTaken(t *testing.T) {
 	t.Parallel()
-	least := leastWith(nil, nil)
+	least := leastWith(nil)
 	room := maxModule - len(least) - 1 - 4 - 4
 	module := slices.Concat(least, part(secCustom, []byte("\x03big"), make([]byte, room)))
 	if len(module) != maxModule {
@@ -149,7 +149,7 @@ func TestALargeModuleIsTaken(t *testing.T) {
 
 // Whatever is refused or taken, what is handed to the engine says the same as the module.
 func FuzzLook(f *testing.F) {
-	f.Add(leastWith(part(secTable, u(1), []byte{0x70, 0, 1}), nil))
+	f.Add(leastWith(part(secTable, u(1), []byte{0x70, 0, 1})))
 	for _, name := range []string{"outside", "foreign", "spin", "liar"} {
 		f.Add(wat(f, name))
 	}

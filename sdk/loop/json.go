@@ -174,10 +174,11 @@ func (s *scanner) items(each func()) {
 
 // skip passes over a value and returns it as it is written.
 func (s *scanner) skip() []byte {
-	c := s.peek()
+	s.peek()
 	from, deep := s.i, 0
 	for s.i < len(s.b) && !s.bad {
-		switch c = s.b[s.i]; c {
+		c := s.b[s.i]
+		switch c {
 		case '"':
 			s.quoted()
 			s.i--

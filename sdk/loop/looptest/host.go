@@ -220,8 +220,7 @@ func (h *Host) attempt() (err error) {
 	for {
 		h.attempted = attempted{}
 		h.within(func() { err = loop.RunOn(h) })
-		var zz asleep
-		if errors.As(h.ended, &zz) {
+		if _, zz := errors.AsType[asleep](h.ended); zz {
 			continue
 		}
 		h.crash, h.crashIn = 0, ""

@@ -14,8 +14,8 @@ func (h *Host) sees(name string, request []byte) {
 	case "wait_signal":
 		h.read = "a signal"
 	case "short_get", "short_all":
-		var req abi.NoteKey // the group is called the same in both
-		if json.Unmarshal(request, &req) != nil {
+		var req abi.NoteKey                       // the group is called the same in both
+		if json.Unmarshal(request, &req) != nil { //nolint:musttag // in the ABI the names are those of the fields
 			return
 		}
 		for key, n := range h.group(req.Group) {
