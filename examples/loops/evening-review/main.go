@@ -40,7 +40,12 @@ func run(k *loop.Kit) error {
 }
 
 // item is what the agent hands over.
-type item struct{ Title, Why, Due, Action string }
+type item struct {
+	Title  string `json:"title"`
+	Why    string `json:"why"`
+	Due    string `json:"due"`
+	Action string `json:"action"`
+}
 
 // kept is how long the same thing is not brought up again.
 const kept = 7 * 24 * time.Hour
