@@ -135,7 +135,8 @@ func BenchmarkLoopRun(b *testing.B) {
 // BenchmarkLoopCall makes host calls: the host's side alone, and all of a call of sdk/loop.
 func BenchmarkLoopCall(b *testing.B) {
 	const many = 1000
-	perCall := func(b *testing.B, r *wasmloop.Runner, what asked) (µs float64, calls int) {
+	perCall := func(b *testing.B, r *wasmloop.Runner, what asked) (us float64, calls int) {
+		b.Helper()
 		ms, runs := once(b, r, what)
 		return ms * 1000 / many, runs * many
 	}
@@ -145,21 +146,22 @@ func BenchmarkLoopCall(b *testing.B) {
 		measure(b, figure{name: "host call, no grant needed", unit: "µs", target: "≤5 µs"}, nil,
 			func() (float64, int) { return perCall(b, free, asked{}) })
 		measure(b, figure{name: "host call, granted", unit: "µs", peer: "no grant needed, µs", target: "≤8 µs"},
-			func() float64 { µs, _ := perCall(b, free, asked{}); return µs },
+			func() float64 { us, _ := perCall(b, free, asked{}); return us },
 			func() (float64, int) { return perCall(b, gated, asked{}) })
 	})
 	b.Run("sdk", func(b *testing.B) {
 		r := runner(b, goGuest(b), nil)
 		inside := func(b *testing.B, what asked) (float64, int) {
+			b.Helper()
 			with, _ := once(b, r, what)
 			without, _ := once(b, r, asked{})
 			return (with - without) * 1000 / many, 0
 		}
 		measure(b, figure{name: "call through sdk/loop, no grant needed", unit: "µs", peer: "the host's side, µs", target: "≤20 µs"},
-			func() float64 { µs, _ := perCall(b, free, asked{}); return µs },
+			func() float64 { us, _ := perCall(b, free, asked{}); return us },
 			func() (float64, int) { return inside(b, asked{calls: many}) })
 		measure(b, figure{name: "call through sdk/loop, granted", unit: "µs", peer: "the host's side, µs", target: "≤20 µs"},
-			func() float64 { µs, _ := perCall(b, gated, asked{}); return µs },
+			func() float64 { us, _ := perCall(b, gated, asked{}); return us },
 			func() (float64, int) { return inside(b, asked{calls: many, recall: true}) })
 	})
 }

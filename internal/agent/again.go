@@ -64,7 +64,7 @@ var light = map[string]bool{
 // heavyWords are the words of a text that tell it from others.
 func heavyWords(text string) map[string]bool {
 	words := map[string]bool{}
-	for _, w := range strings.Fields(normalWords(text)) {
+	for w := range strings.FieldsSeq(normalWords(text)) {
 		if utf8.RuneCountInString(w) >= 4 && !light[w] {
 			words[w] = true
 		}

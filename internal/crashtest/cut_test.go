@@ -3,6 +3,7 @@
 package crashtest
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -111,7 +112,7 @@ func (c *cable) connect(client net.Conn) {
 				if n > 0 && !c.swallows() {
 					_, err = way[1].Write(buf[:n])
 				}
-				if err != nil && err != io.ErrNoProgress {
+				if err != nil && !errors.Is(err, io.ErrNoProgress) {
 					return
 				}
 			}

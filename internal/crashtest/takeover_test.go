@@ -112,7 +112,7 @@ func (p *pair) note(client int, call int64, in any) {
 }
 
 // say sends a message to whichever node takes it, as often as it takes.
-func (p *pair) say(ctx context.Context, client int, conversation, text string) bool {
+func (p *pair) say(ctx context.Context, client int, conversation, text string) {
 	call := p.since()
 	for i := client; ctx.Err() == nil; i++ {
 		once, cancel := context.WithTimeout(ctx, time.Second)
@@ -120,11 +120,10 @@ func (p *pair) say(ctx context.Context, client int, conversation, text string) b
 		cancel()
 		if err == nil {
 			p.note(client, call, appended{text})
-			return true
+			return
 		}
 		p.pause(ctx, 20*time.Millisecond)
 	}
-	return false
 }
 
 func (p *pair) pause(ctx context.Context, d time.Duration) {

@@ -65,6 +65,7 @@ type house struct {
 }
 
 func newHouse(ctx context.Context, t testing.TB, o db.Options) (*house, error) {
+	t.Helper()
 	h := &house{t: t, bad: map[string]bool{}, how: fault.New(fault.Invalid, "it is bad")}
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 	var err error

@@ -466,7 +466,7 @@ func TestARunKeepsTheDefinitionItBeganWith(t *testing.T) {
 			return openHouse(t.Context(), d, dir, func(args ...any) { t.Helper(); t.Fatal(args...) })
 		}
 		h := open()
-		first, second := h.start(t, "a", "{}"), ""
+		first := h.start(t, "a", "{}")
 		waits := func(id string) func() bool {
 			return func() bool {
 				rec, _, err := h.runs.Get(t.Context(), id)
@@ -479,7 +479,7 @@ func TestARunKeepsTheDefinitionItBeganWith(t *testing.T) {
 		}
 		h.stop()
 		h = open()
-		second = h.start(t, "a", "{}") // waits for the first: they share a key
+		second := h.start(t, "a", "{}") // waits for the first: they share a key
 		if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 			t.Fatal(err)
 		}
