@@ -74,11 +74,14 @@ func (a *Agents) SendTx(ctx context.Context, tx *db.Tx, s Sending) (outbox.Item,
 			return outbox.Item{}, err
 		}
 	}
+	it, err := a.Outbox.AppendTx(ctx, tx, m)
+	if err != nil || it.Queued != tx.Now() { // the same message again
+		return it, err
+	}
 	if err := a.addHistoryTx(ctx, tx, conv.ID, "", entry{Role: roleAssistant, Body: entryBody{Text: text, Label: s.Label}}); err != nil {
 		return outbox.Item{}, err
 	}
-	it, err := a.Outbox.AppendTx(ctx, tx, m)
-	if err == nil && s.To == ToOperator {
+	if s.To == ToOperator {
 		err = a.alsoTx(ctx, tx, m)
 	}
 	if err != nil || own || s.By == ToOperator {

@@ -70,6 +70,9 @@ func TestAMessageOfItsOwnGoesToWhomItNames(t *testing.T) {
 		if err != nil || again.ID != it.ID {
 			t.Errorf("the same cause is another message: %+v %v", again, err)
 		}
+		if n := b.count("SELECT seq FROM conversations WHERE id = '" + it.Conversation + "'"); n != 1 {
+			t.Errorf("it is in the history %d times", n)
+		}
 		// The operator is told of what goes to others, not of what goes to them.
 		if _, err := b.sends("chat:mine", "run_2", "your briefing"); err != nil {
 			t.Error(err)
