@@ -49,8 +49,16 @@ func cannedChannels(m *ipc.Mux) {
 	ipc.Handle(m, wire.ChannelResume, channel)
 	ipc.Handle(m, wire.ChannelRemove, answer[wire.ChannelRequest](wire.Empty{}))
 	ipc.Handle(m, wire.ChannelSet, answer[wire.ChannelSetRequest](wire.ChannelResult{Channel: tele}))
-	ipc.Handle(m, wire.Send, answer[wire.SendRequest](wire.SendResult{ItemID: "obx_1", State: "queued"}))
+	ipc.Handle(m, wire.Send, func(_ context.Context, req wire.SendRequest) (wire.SendResult, error) {
+		return wire.SendResult{ItemID: "obx_1" + req.Key, State: "queued"}, nil
+	})
 	ipc.Handle(m, wire.SendState, func(_ context.Context, req wire.SendStateRequest) (wire.SendResult, error) {
+		switch req.ItemID {
+		case "obx_1late":
+			return wire.SendResult{ItemID: req.ItemID, State: "queued", Error: "the network is down"}, nil
+		case "obx_1left":
+			return wire.SendResult{ItemID: req.ItemID, State: "skipped"}, nil
+		}
 		return wire.SendResult{ItemID: req.ItemID, State: "uncertain", Error: "the connection broke"}, nil
 	})
 	ipc.Handle(m, wire.PairStart, func(context.Context, wire.PairStartRequest) (wire.PairStartResult, error) {
