@@ -27,19 +27,23 @@ type fields map[string]any
 type answer struct {
 	Result struct {
 		Messages []struct {
-			Key, Chat, Text string
-			Again           bool
-		}
-	}
+			Key   string `json:"key"`
+			Chat  string `json:"chat"`
+			Text  string `json:"text"`
+			Again bool   `json:"again"`
+		} `json:"messages"`
+	} `json:"result"`
 	Error *struct {
-		Message string
-		Data    struct{ Class string }
-	}
+		Message string `json:"message"`
+		Data    struct {
+			Class string `json:"class"`
+		} `json:"data"`
+	} `json:"error"`
 }
 
 // call makes one call over a connection of its own.
 func call(method string, p fields) (a answer, err error) {
-	credential, err := os.ReadFile(os.Args[2])
+	credential, err := os.ReadFile(os.Args[2]) //nolint:gosec // whoever starts it names it
 	if err != nil {
 		return a, err
 	}
@@ -48,7 +52,7 @@ func call(method string, p fields) (a answer, err error) {
 	if err != nil {
 		return a, err
 	}
-	conn, err := net.Dial("unix", os.Args[1])
+	conn, err := net.Dial("unix", os.Args[1]) //nolint:gosec // the same
 	if err != nil {
 		return a, err
 	}
@@ -99,7 +103,7 @@ func say() {
 			case m.Again: // it was handed to another life of this program
 				result["result"], result["error"] = "unknown", "nobody knows what was written before"
 			default:
-				_, err := fmt.Println(m.Chat, strings.ReplaceAll(m.Text, "\n", `\n`))
+				_, err := fmt.Fprintln(os.Stdout, m.Chat, strings.ReplaceAll(m.Text, "\n", `\n`))
 				if sent[m.Key] = err == nil; err != nil { // a part of it may be out
 					result["result"], result["error"] = "unknown", err.Error()
 				}
