@@ -67,7 +67,7 @@ func (a Adapter) Warning(version string) (Warning, bool) {
 // "codex-cli 0.171.0", "0.61.0". Give it stdout and stderr joined, for pi 0.73.1
 // answers on stderr. It returns "" if no word of it looks like a version.
 func ParseVersion(output string) string {
-	for _, field := range strings.Fields(fault.Cut(output, maxPath)) {
+	for field := range strings.FieldsSeq(fault.Cut(output, maxPath)) {
 		if field[0] >= '0' && field[0] <= '9' && strings.Contains(field, ".") {
 			return word(field)
 		}

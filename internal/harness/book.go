@@ -335,7 +335,10 @@ func textOf(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) == nil {
 		return text
 	}
-	var blocks []struct{ Type, Text string }
+	var blocks []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
 	if json.Unmarshal(raw, &blocks) != nil {
 		return string(raw)
 	}

@@ -124,7 +124,9 @@ func geminiStatus(message string) int {
 		return 0
 	}
 	var answer struct {
-		Error struct{ Code count }
+		Error struct {
+			Code count `json:"code"`
+		} `json:"error"`
 	}
 	if json.Unmarshal([]byte(strings.TrimSuffix(body, "]")), &answer) != nil {
 		return 0
