@@ -107,12 +107,17 @@ func (a *Agents) alsoTx(ctx context.Context, tx *db.Tx, m outbox.Message) error 
 	if err != nil {
 		return err
 	}
+	beside := m.Ordinal > 0 // the run has other results, whose numbers are taken
 	for i, ad := range list {
 		conv, err := a.openTx(ctx, tx, ad, Default, "")
 		if err != nil {
 			return err
 		}
-		m.Ordinal = i + 1
+		if m.Ordinal = i + 1; beside {
+			if m.Ordinal, err = a.Outbox.NextTx(ctx, tx, m.Run); err != nil {
+				return err
+			}
+		}
 		if err := a.outTx(ctx, tx, conv, m); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
 			return err // what was told before in another order of the chats was told
 		}

@@ -136,6 +136,15 @@ func TestTheOperatorIsToldWhereTheyWantToBe(t *testing.T) {
 		if _, err := b.sends(ToOperator, "run_1", "your briefing"); err != nil {
 			t.Fatal(err)
 		}
+		for _, text := range []string{"one", "two"} { // of the results of one turn
+			err := b.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				_, err := b.SendTx(ctx, tx, Sending{To: ToOperator, Text: text, Run: "run_2", By: "agent:main", Label: label.Of(label.Own, label.OperatorOnly)})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		got := map[string]int{}
 		items, err := b.Outbox.List(t.Context(), outbox.Filter{})
 		if err != nil {
@@ -145,6 +154,9 @@ func TestTheOperatorIsToldWhereTheyWantToBe(t *testing.T) {
 			got[it.Channel+": "+it.Text]++
 		}
 		want := map[string]int{"local: the tea is ready": 1, "chat: the tea is ready": 1, "local: your briefing": 1, "chat: your briefing": 1}
+		for _, text := range []string{"one", "two"} {
+			want["local: "+text], want["chat: "+text] = 1, 1
+		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v", got)
 		}

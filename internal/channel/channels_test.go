@@ -214,6 +214,10 @@ func TestTheOperatorsChatsAreToldWhereItIsSet(t *testing.T) {
 		if got := told(); len(got) != 1 || got[0] != (agent.Address{Channel: "net", Account: "me", Chat: "dm"}) {
 			t.Errorf("%+v", got)
 		}
+		s.until("another account than was paired tells nobody", func() bool {
+			s.net.intake().Up(Me{ID: "you"})
+			return len(told()) == 0
+		})
 	})
 }
 

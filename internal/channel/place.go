@@ -42,12 +42,16 @@ func (c *Channels) Operators(ctx context.Context, q db.Q, ad agent.Address) (boo
 
 // Told implements agent.Places: the operator's chats on the channels that are set to it.
 func (c *Channels) Told(ctx context.Context, q db.Q) (out []agent.Address, err error) {
-	for _, name := range c.telling() {
-		list, err := c.Senders.OperatorChats(ctx, q, name)
+	for _, l := range c.telling() {
+		list, err := c.Senders.OperatorChats(ctx, q, l.name)
 		if err != nil {
 			return nil, err
 		}
+		_, me := l.settings()
 		for _, i := range list {
+			if i.Account != me.ID { // it was paired with another account, which is gone
+				continue
+			}
 			out = append(out, agent.Address{Channel: i.Channel, Account: i.Account, Chat: i.Chat})
 		}
 	}
@@ -55,14 +59,14 @@ func (c *Channels) Told(ctx context.Context, q db.Q) (out []agent.Address, err e
 }
 
 // telling are the channels in which the operator wants to be told, in order.
-func (c *Channels) telling() (names []string) {
+func (c *Channels) telling() (lines []*line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, l := range c.lines {
+	for _, l := range c.lines {
 		if x := l.rowOf(); x.removed == 0 && x.body.Settings.Notices {
-			names = append(names, name)
+			lines = append(lines, l)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.SortFunc(lines, func(a, b *line) int { return strings.Compare(a.name, b.name) })
+	return lines
 }
