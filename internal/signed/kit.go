@@ -216,6 +216,9 @@ func (k *kit) Sleep(_ context.Context, d time.Duration) error {
 
 // After takes an object or nothing: a trigger's payload is one.
 func (k *kit) After(_ context.Context, id string, d time.Duration, payload json.RawMessage) error {
+	if err := named("a timer", id); err != nil {
+		return err
+	}
 	var object map[string]json.RawMessage
 	if len(payload) > 0 && json.Unmarshal(payload, &object) != nil {
 		return fmt.Errorf("%w request: the payload of a timer is an object", wasmloop.ErrMalformed)
@@ -227,10 +230,16 @@ func (k *kit) After(_ context.Context, id string, d time.Duration, payload json.
 }
 
 func (k *kit) CancelAfter(_ context.Context, id string) error {
+	if err := named("a timer", id); err != nil {
+		return err
+	}
 	return k.told(k.k.CancelAfter(k.ctx, k.step, id))
 }
 
 func (k *kit) WaitSignal(_ context.Context, name string, timeout time.Duration) (json.RawMessage, error) {
+	if err := named("a signal", name); err != nil {
+		return nil, err
+	}
 	payload, err := k.k.WaitSignal(k.ctx, k.step, name, timeout)
 	return payload, k.told(err)
 }

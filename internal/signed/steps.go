@@ -275,8 +275,8 @@ type ended struct {
 // module came to its end: only a call leaves something outside of the module, and those are
 // in the record.
 func (k *kit) StepBegin(_ context.Context, name string, once bool) (json.RawMessage, bool, error) {
-	if name == "" || len(name) > maxName {
-		return nil, false, fmt.Errorf("%w request: a step has a name of 1 to %d bytes", wasmloop.ErrMalformed, maxName)
+	if err := named("a step", name); err != nil {
+		return nil, false, err
 	}
 	if k.why != nil {
 		return nil, false, wasmloop.ErrStop
@@ -316,6 +316,15 @@ func (c *record) callBehind(seq int64) bool {
 }
 
 const maxName = 200
+
+// named refuses a name that not every store can keep, which would fail in the middle of what
+// is done under it.
+func named(what, name string) error {
+	if name == "" || len(name) > maxName || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%w request: %s has a name of 1 to %d bytes without a NUL", wasmloop.ErrMalformed, what, maxName)
+	}
+	return nil
+}
 
 // StepEnd records what a step came to.
 func (k *kit) StepEnd(_ context.Context, name string, result json.RawMessage) error {
