@@ -257,6 +257,9 @@ func (c *Channels) Add(ctx context.Context, a Adding, by string) (Info, error) {
 	if err := c.fill(ctx, &x.body.Settings, k, a); err != nil {
 		return Info{}, err
 	}
+	if _, err := k.Make(c.setup(x.name, k, x.body.Settings)); err != nil {
+		return Info{}, err
+	}
 	if err := c.keepSecrets(ctx, a); err != nil {
 		return Info{}, err
 	}
@@ -383,8 +386,14 @@ func (c *Channels) Set(ctx context.Context, ch Change, by string) (Info, error) 
 		}
 	}
 	return c.change(ctx, l, KindChanged, by, func(x *row) error {
-		if err := x.body.Settings.SetAll(l.kindOf(), ch.Values); err != nil {
+		k := l.kindOf()
+		if err := x.body.Settings.SetAll(k, ch.Values); err != nil {
 			return err
+		}
+		if len(ch.Values) > 0 && k.Make != nil { // what cannot be used is refused, and the channel goes on as it was
+			if _, err := k.Make(c.setup(x.name, k, x.body.Settings)); err != nil {
+				return err
+			}
 		}
 		for part, value := range ch.Secrets { // last: nothing that can be refused comes after it
 			if err := c.Secrets.Put(ctx, secretName(ch.Name, part), strings.TrimSpace(value)); err != nil {

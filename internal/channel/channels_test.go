@@ -308,6 +308,24 @@ func TestAChangeThatIsRefusedChangesNothing(t *testing.T) {
 	})
 }
 
+// What no adapter can be made of is refused, though the network is not asked.
+func TestSettingsThatCannotBeUsedAreRefused(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		bad := Adding{Kind: "net", Values: map[string]string{"url": "nowhere"}, Secrets: map[string]string{"token": "sesame"}, Uncheck: true}
+		if _, err := s.Add(t.Context(), bad, "operator"); !fault.Is(err, fault.Invalid) || len(s.secrets) != 0 {
+			t.Errorf("%v, kept are %v", err, s.secrets)
+		}
+		s.add(nil)
+		if _, err := s.Set(t.Context(), Change{Name: "net", Values: []string{"url=nowhere"}}, "operator"); !fault.Is(err, fault.Invalid) {
+			t.Error(err)
+		}
+		if i, err := s.Get("net"); err != nil || i.State != Working || len(i.Settings.Values) != 0 {
+			t.Errorf("%+v %v", i, err)
+		}
+	})
+}
+
 // A key that is replaced may be another account's: who ombud is is asked anew.
 func TestAChannelIsConnectedAgainWithANewKey(t *testing.T) {
 	t.Parallel()

@@ -256,8 +256,10 @@ func kindOf(n *network) Kind {
 	return Kind{
 		Name: "net", About: "a network for tests",
 		Needs: []Part{{Name: "token", About: "a key", Secret: true}, {Name: "url", Default: "http://net.example"}, {Name: "team", Optional: true}},
-		Make: func(Setup) (Adapter, error) {
+		Make: func(set Setup) (Adapter, error) {
 			switch {
+			case set.Values["url"] == "nowhere":
+				return nil, fault.New(fault.Invalid, "url: nowhere is no address")
 			case n.editing != nil:
 				return n.editing, nil
 			case n.probe != nil:
