@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -195,6 +197,9 @@ func readTrustFile(path string) (req wire.TrustChangeRequest, err error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&t); err != nil {
 		return req, fault.New(fault.Invalid, "%s is no trust.json: %w", path, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return req, fault.New(fault.Invalid, "%s is no trust.json: something stands behind its end", path)
 	}
 	for _, key := range t.Registries {
 		req.Add = append(req.Add, wire.Trust{Kind: "registry", Key: key})
