@@ -119,7 +119,6 @@ func (c *codex) mcp(b *book, i *codexItem) {
 		output = textOf(i.Result.Content)
 	}
 	if i.Error.Message == "MCP tool call requires approval, but approval policy is never" {
-		outcome = ToolDenied
 		b.permission(Permission{ToolID: i.ID, Tool: i.Server + "/" + i.Tool, Input: string(i.Arguments), Decision: Refusal})
 	}
 	b.result(i.ID, outcome, output)

@@ -21,16 +21,17 @@ const (
 )
 
 // Bounds of a record. Longer texts are cut at a character, longer lists end
-// early and count what they leave out.
+// early and count what they leave out. A record holds less than
+// 8 MiB of text whatever comes.
 const (
 	maxText     = 256 << 10 // the answer, bytes
-	maxInput    = 8 << 10   // of one tool call, bytes
-	maxOutput   = 4 << 10   // of one tool call, bytes
+	maxInput    = 4 << 10   // of one tool call, bytes
+	maxOutput   = 2 << 10   // of one tool call, bytes
 	maxError    = 4 << 10   // bytes
 	maxWord     = 512       // ids, names, reasons, bytes
-	maxPath     = 4 << 10   // bytes
-	maxTools    = 1000
-	maxFiles    = 1000
+	maxPath     = 1 << 10   // bytes
+	maxTools    = 500       // and permissions
+	maxFiles    = 500
 	maxWarnings = 64
 )
 
