@@ -200,34 +200,42 @@ func (i *installing) flags(c *cobra.Command) {
 }
 
 func (a *app) install(ctx context.Context, f loopFile, i installing) error {
-	p, err := a.preview(ctx, f)
+	res, say, err := a.installing(ctx, f, i)
 	if err != nil {
 		return err
+	}
+	return a.show("loop/1", res, say)
+}
+
+// installing installs a loop with all the questions of it, and returns what to show then.
+func (a *app) installing(ctx context.Context, f loopFile, i installing) (res wire.LoopResult, say func(*page), err error) {
+	p, err := a.preview(ctx, f)
+	if err != nil {
+		return res, nil, err
 	}
 	if p.Same {
 		if i.disabled {
 			if _, err := a.client.LoopDisable(ctx, wire.LoopRequest{Name: p.Manifest.Name}); err != nil {
-				return err
+				return res, nil, err
 			}
 		}
-		res, err := a.client.LoopList(ctx, wire.LoopListRequest{Name: p.Manifest.Name})
+		list, err := a.client.LoopList(ctx, wire.LoopListRequest{Name: p.Manifest.Name})
 		if err != nil {
-			return err
+			return res, nil, err
 		}
-		return a.show("loop/1", wire.LoopResult{Loop: res.Loops[0]}, func(out *page) {
+		return wire.LoopResult{Loop: list.Loops[0]}, func(out *page) {
 			out.line("%s %s is installed already: this very file", p.Manifest.Name, p.Manifest.Version)
-		})
+		}, nil
 	}
 	if i.upgrade && p.Replaces == "" {
-		return fault.New(fault.NotFound, "no loop %q is installed", p.Manifest.Name).WithHint("ombud loop install %s", f.from)
+		return res, nil, fault.New(fault.NotFound, "no loop %q is installed", p.Manifest.Name).WithHint("ombud loop install %s", f.from)
 	}
 	req, err := a.confirmInstall(p, f, i)
 	if err != nil {
-		return err
+		return res, nil, err
 	}
-	res, err := a.client.LoopInstall(ctx, req)
-	if err != nil {
-		return err
+	if res, err = a.client.LoopInstall(ctx, req); err != nil {
+		return res, nil, err
 	}
-	return a.show("loop/1", res, func(out *page) { installedPage(out, p, res.Loop) })
+	return res, func(out *page) { installedPage(out, p, res.Loop) }, nil
 }

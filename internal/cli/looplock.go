@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"time"
@@ -73,40 +74,54 @@ is not what the lockfile pins is refused. One that was disabled there is disable
 		if len(lock.Entries) == 0 {
 			return fault.New(fault.NotFound, "%s names no loop", wasmloop.LockPath(args[0]))
 		}
+		var done wire.LoopListResult
 		for _, e := range lock.Entries {
-			if err := a.importLoop(ctx, args[0], e, i); err != nil {
-				return fault.New(fault.ClassOf(err), "%s: %w", e.Name, err).WithHint("%s", fault.HintOf(err))
+			res, say, err := a.importLoop(ctx, args[0], e, i)
+			if err == nil && !a.json {
+				err = a.show("loop/1", res, say)
 			}
+			if err != nil { // those before it are installed
+				return errors.Join(a.imported(done), fault.New(fault.ClassOf(err), "%s: %w", e.Name, err).WithHint("%s", fault.HintOf(err)))
+			}
+			done.Loops = append(done.Loops, res.Loop)
 		}
-		return nil
+		return a.imported(done)
 	})
 	c.Flags().BoolVar(&i.yes, "yes", false, "do not ask; enough alone only for loops that somebody you trust vouches for")
 	c.Flags().BoolVar(&i.unsigned, "accept-unsigned", false, "confirm every line that no signature covers")
 	return c
 }
 
-func (a *app) importLoop(ctx context.Context, dir string, e wasmloop.Entry, i installing) error {
+// imported shows what was installed, as JSON in one: for people each was shown when it was.
+func (a *app) imported(done wire.LoopListResult) error {
+	if !a.json || len(done.Loops) == 0 {
+		return nil
+	}
+	return a.show("loops/1", done, nil)
+}
+
+func (a *app) importLoop(ctx context.Context, dir string, e wasmloop.Entry, i installing) (res wire.LoopResult, say func(*page), err error) {
 	if filepath.Base(e.File) != e.File || strings.HasPrefix(e.File, ".") {
-		return fault.New(fault.Invalid, "the lockfile names the file %q", e.File)
+		return res, nil, fault.New(fault.Invalid, "the lockfile names the file %q", e.File)
 	}
 	f, err := readLoopFile(filepath.Join(dir, e.File))
 	if err != nil {
-		return err
+		return res, nil, err
 	}
 	pinned := fault.New(fault.Verification, "%s is not the file that the lockfile pins", e.File)
 	if e.FileSHA256 != "" && e.FileSHA256 != f.sum {
-		return pinned
+		return res, nil, pinned
 	}
 	art, err := wasmloop.Unpack(f.data)
 	if err != nil {
-		return fault.New(fault.Invalid, "%w", err)
+		return res, nil, fault.New(fault.Invalid, "%w", err)
 	}
 	switch {
 	case art.Manifest.Name != e.Name:
-		return fault.New(fault.Verification, "%s holds the loop %s", e.File, art.Manifest.Name)
+		return res, nil, fault.New(fault.Verification, "%s holds the loop %s", e.File, art.Manifest.Name)
 	case art.Digest() != strings.ToLower(e.SHA256): // all that a lockfile of KARMAX pins
-		return pinned
+		return res, nil, pinned
 	}
 	i.disabled = !e.Enabled
-	return a.install(ctx, f, i)
+	return a.installing(ctx, f, i)
 }
