@@ -26,7 +26,8 @@ type Pace struct {
 // its chat. If it returns nil, the item counts as said.
 func (p *Pace) KeptBack(set Settings, it outbox.Item, now time.Time) error {
 	if left := set.keptBack(now); left > 0 && it.Unasked {
-		return &outbox.RetryAfter{After: min(left, 10*time.Minute), Err: fault.New(fault.Unavailable, "quiet hours: it is kept back for %s", left.Round(time.Second)), Kept: true}
+		why := fault.New(fault.Unavailable, "quiet hours: it is kept back for %s", left.Round(time.Second))
+		return &outbox.RetryAfter{After: min(left, time.Minute), Err: why, Kept: true, Aside: true}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -159,7 +159,7 @@ func (o *Outbox) send(it Item, s Sender) (r Receipt, err error) {
 
 // settle writes into the item what a try came to.
 func (o *Outbox) settle(tx *db.Tx, it *Item, r Receipt, err error, canProbe bool) {
-	it.owner = ""
+	it.owner, it.probes = "", max(it.probes, 0)
 	if err == nil {
 		it.State, it.Ref, it.DeliveredAt = Delivered, r.Ref, tx.Now()
 		it.ErrorClass, it.Error = "", ""
@@ -173,6 +173,9 @@ func (o *Outbox) settle(tx *db.Tx, it *Item, r Receipt, err error, canProbe bool
 			pause, asked = max(wait.After, 0), true
 			if wait.Kept {
 				it.since, it.Attempts = tx.Now(), it.Attempts-1
+			}
+			if wait.Aside {
+				it.probes = aside
 			}
 		}
 		it.State, it.NextAt = Queued, tx.Now()+pause.Microseconds()

@@ -22,8 +22,9 @@
 // # Order
 //
 // A conversation has one item in flight, and only its oldest queued item may be
-// claimed: one that waits for its next try holds those behind it. Uncertain and
-// failed items have left the line. Conversations do not wait for each other, nor
+// claimed: one that waits for its next try holds those behind it, unless it is kept
+// back by itself (RetryAfter.Aside): then it comes after all that is not, and in order
+// with its like. Uncertain and failed items have left the line. Conversations do not wait for each other, nor
 // channels: each has its own places.
 //
 // # Failure

@@ -187,6 +187,13 @@ func (o *Outbox) AppendTx(ctx context.Context, tx *db.Tx, m Message) (Item, erro
 	if it.Seq, err = tx.Next(ctx, "outbox"); err != nil {
 		return it, err
 	}
+	if m.Unasked { // behind its like that is kept back
+		if kept, err := o.keptBack(ctx, tx, m.Conversation); err != nil {
+			return it, err
+		} else if kept {
+			it.probes = aside
+		}
+	}
 	if rows != nil {
 		if err := o.sendAtOnce(ctx, tx, rows, &it); err != nil {
 			return it, err

@@ -53,6 +53,7 @@ type RetryAfter struct {
 	After time.Duration
 	Err   error
 	Kept  bool // the channel was not asked, by the operator's own wish: the wait does not count
+	Aside bool // it is this item that waits, not its conversation: what is not kept back may overtake it
 }
 
 func (e *RetryAfter) Error() string { return fmt.Sprintf("try again after %s: %v", e.After, e.Err) }

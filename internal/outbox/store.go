@@ -17,10 +17,14 @@ import (
 const columns = `id, seq, conversation, channel, run, ordinal, state, attempts, probes, next_at, owner, queued, since,
 	delivered_at, possible_repeat, error_class, body, ref, error`
 
+// aside stands in the place of the number of probes for a queued item that is kept back, and
+// that what is not may overtake.
+const aside = -1
+
 // ahead is what must not be there for the row o to be claimed: something of its
-// conversation in flight, or queued before it.
+// conversation in flight, or queued before it. What is kept back comes after all that is not.
 const ahead = `(SELECT 1 FROM outbox p WHERE p.conversation = o.conversation AND p.state IN ('queued', 'sending')
-	AND (p.state = 'sending' OR p.seq < o.seq))`
+	AND (p.state = 'sending' OR p.seq < o.seq AND (p.probes >= 0 OR o.probes < 0) OR p.probes >= 0 AND o.probes < 0))`
 
 // body is the sealed part of an item.
 type body struct {
@@ -84,11 +88,11 @@ func (o *Outbox) insert(ctx context.Context, tx *db.Tx, it *Item, digest []byte)
 		return fault.New(fault.Internal, "body of item %s: %w", it.ID, err)
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO outbox (`+columns+`, digest, recipient, lease)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9, '', $10, $11, $12, 0, $13, $14, $15, $16, $17, $18, 0)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $19, $9, '', $10, $11, $12, 0, $13, $14, $15, $16, $17, $18, 0)
 		ON CONFLICT (run, ordinal) DO NOTHING`,
 		it.ID, it.Seq, it.Conversation, it.Channel, it.Run, it.Ordinal, it.State, it.Attempts, it.NextAt, it.Queued, it.since,
 		it.DeliveredAt, it.ErrorClass, o.vault.Seal(vault.OutboxBody, it.ID, plain), o.seal(vault.OutboxRef, it.ID, it.Ref),
-		o.seal(vault.OutboxError, it.ID, it.Error), digest, o.vault.Blind(vault.OutboxRecipient, it.Channel+" "+it.Recipient))
+		o.seal(vault.OutboxError, it.ID, it.Error), digest, o.vault.Blind(vault.OutboxRecipient, it.Channel+" "+it.Recipient), it.probes)
 	if err == nil && n == 0 {
 		return fault.New(fault.Conflict, "result %d of %s was put into the outbox meanwhile", it.Ordinal, it.Run)
 	}
@@ -132,6 +136,13 @@ func (o *Outbox) busy(ctx context.Context, tx *db.Tx, conversation string) (bool
 		return false, nil
 	}
 	return true, err
+}
+
+// keptBack reports whether something of the conversation is kept back.
+func (o *Outbox) keptBack(ctx context.Context, tx *db.Tx, conversation string) (bool, error) {
+	var n int64
+	err := tx.QueryRow(ctx, `SELECT count(*) FROM outbox WHERE conversation = $1 AND state IN ('queued', 'sending') AND probes < 0`, conversation).Scan(&n)
+	return n > 0, err
 }
 
 // errStale is returned when a row is no longer what its mover thinks it is.
