@@ -45,11 +45,14 @@ func Describe(m Manifest) (lines []string) {
 		add("run by itself at %s", m.Schedule)
 	}
 	for _, e := range m.Events {
-		if e == "*" {
+		switch {
+		case e == "*":
 			add("run at every event there is, of you, your agent and your other loops, also of its own runs, and read what is in it")
-			continue
+		case strings.HasPrefix(e, "run."): // one run of it starts the next, until that is cut off
+			add("run at each event %s, also of its own runs, and read what is in it", e)
+		default:
+			add("run at each event %s, and read what is in it", e)
 		}
-		add("run at each event %s, and read what is in it", e)
 	}
 	if m.Webhook != "" {
 		add("run whenever somebody calls the webhook %s", m.Webhook)
