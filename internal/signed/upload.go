@@ -15,8 +15,11 @@ const (
 	MaxPiece = 4 << 20
 	// uploadFor is how long an artifact that was handed over is held.
 	uploadFor = 15 * time.Minute
-	// maxUploads is how many are held at a time; one more takes the place of the oldest.
-	maxUploads = 4
+	// maxUploads is how many are held at a time, and maxHeld how many bytes of them; one more
+	// takes the place of the oldest. A small one of somebody who is still reading what it may
+	// do is not put out by a few others.
+	maxUploads = 64
+	maxHeld    = 4 * MaxArtifact
 )
 
 // uploads are artifacts that were handed over and not installed. They are in memory only:
@@ -65,19 +68,16 @@ func (l *Library) Upload(sha string, size, offset int, piece []byte) (have int, 
 
 // of is the upload of a file, begun if there is none.
 func (s *uploads) of(sha string, size int, now int64) *upload {
-	oldest := ""
 	for key, u := range s.all {
 		if now-u.at > uploadFor.Microseconds() || key == sha && u.size != size {
 			delete(s.all, key)
-		} else if oldest == "" || u.at < s.all[oldest].at {
-			oldest = key
 		}
 	}
 	if u := s.all[sha]; u != nil {
 		return u
 	}
-	if len(s.all) >= maxUploads {
-		delete(s.all, oldest)
+	for s.full(size) {
+		s.dropOldest()
 	}
 	if s.all == nil {
 		s.all = map[string]*upload{}
@@ -85,6 +85,25 @@ func (s *uploads) of(sha string, size int, now int64) *upload {
 	u := &upload{size: size}
 	s.all[sha] = u
 	return u
+}
+
+// full reports whether a file of some bytes has no room.
+func (s *uploads) full(size int) bool {
+	held := size
+	for _, u := range s.all {
+		held += u.size
+	}
+	return len(s.all) > 0 && (len(s.all) >= maxUploads || held > maxHeld)
+}
+
+func (s *uploads) dropOldest() {
+	oldest := ""
+	for key, u := range s.all {
+		if oldest == "" || u.at < s.all[oldest].at {
+			oldest = key
+		}
+	}
+	delete(s.all, oldest)
 }
 
 // uploaded is a file that was handed over.
