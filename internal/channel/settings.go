@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ const (
 )
 
 // Settings are what the operator has said of a channel.
-type Settings struct {
+type Settings struct { //nolint:recvcheck // who asks has a copy
 	Values    map[string]string `json:"values,omitempty"` // the parts of its kind that are not secret
 	Agent     string            `json:"agent,omitempty"`  // who answers; "" is the default
 	Strangers Strangers         `json:"strangers,omitempty"`
@@ -123,9 +124,7 @@ func (s *Settings) setGroup(value string) error {
 	}
 	chat, mode := value[:at], Mode(value[at+1:])
 	groups := map[string]Mode{}
-	for k, v := range s.Groups {
-		groups[k] = v
-	}
+	maps.Copy(groups, s.Groups)
 	switch mode {
 	case "":
 		delete(groups, chat)

@@ -17,13 +17,12 @@ import (
 	"github.com/ombud-run/ombud/internal/policy"
 )
 
-func (b *bench) set(values ...string) channel.Settings {
+func (b *bench) set(values ...string) {
 	b.t.Helper()
-	a, err := b.Set(b.t.Context(), "tg", values, "operator")
+	_, err := b.Set(b.t.Context(), "tg", values, "operator")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return a.Settings
 }
 
 // pair makes ann the operator in the direct chat dm.

@@ -42,7 +42,7 @@ type talks struct {
 func (c *talks) Intake(ctx context.Context, in agent.Inbound) (out agent.Accepted, err error) {
 	err = c.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		judged := in
-		settled := false
+		var settled bool
 		out.Notice, settled, err = in.Judge(ctx, tx, &judged)
 		if err == nil && !settled && !judged.Overheard {
 			out.Run = "run_1"
