@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -514,6 +515,29 @@ func TestOmbudsOwnNameIsNoPartOfWhatIsSaid(t *testing.T) {
 	} {
 		if got := withoutName(text, me); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// called is a network that calls, also at a path that all of its kind have.
+type called struct{ *network }
+
+func (called) Hook(Intake) http.Handler { return nil }
+func (called) HookPath() string         { return "/comms/net" }
+
+func TestAPathThatSeveralChannelsHaveIsAlwaysTheSameOnes(t *testing.T) {
+	t.Parallel()
+	c := New(Deps{}, Config{})
+	for _, name := range []string{"b", "a", "d", "c"} {
+		l := newLine(c, name)
+		l.adapter = called{}
+		c.lines[name] = l
+	}
+	for range 50 {
+		for path, want := range map[string]string{"/comms/net": "a", "/channels/d": "d"} {
+			if l, _ := c.hooked(path); l == nil || l.name != want {
+				t.Fatalf("%s is %+v", path, l)
+			}
 		}
 	}
 }

@@ -3,8 +3,10 @@ package channel
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -369,7 +371,8 @@ const HookPrefix = "/channels/"
 func (c *Channels) hooked(path string) (*line, Hooked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, l := range c.lines {
+	for _, name := range slices.Sorted(maps.Keys(c.lines)) { // a path that several have is always the same one's
+		l := c.lines[name]
 		l.mu.Lock()
 		a, ok := l.adapter.(Hooked)
 		l.mu.Unlock()
