@@ -64,7 +64,8 @@ func cannedChannels(m *ipc.Mux) {
 	ipc.Handle(m, wire.PairStart, func(context.Context, wire.PairStartRequest) (wire.PairStartResult, error) {
 		return wire.PairStartResult{Code: "ABCD-2345", ExpiresAt: time.Now().Add(10 * time.Minute).UnixMicro()}, nil
 	})
-	ipc.Handle(m, wire.PairList, answer[wire.Empty](wire.PairListResult{Senders: []wire.PairedSender{you, bob}}))
+	eve := wire.PairedSender{ID: "snd_3", Standing: "known", Channel: "adapter:tg", User: "9\n9", Name: "E\x1b[31mve\nyou", AddedAt: noon} // who chose her name herself
+	ipc.Handle(m, wire.PairList, answer[wire.Empty](wire.PairListResult{Senders: []wire.PairedSender{you, bob, eve}}))
 	ipc.Handle(m, wire.PairAllow, answer[wire.PairAllowRequest](wire.PairChangeResult{Sender: bob}))
 	ipc.Handle(m, wire.PairRemove, answer[wire.PairRemoveRequest](wire.PairChangeResult{Sender: you}))
 }

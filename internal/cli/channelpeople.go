@@ -51,7 +51,7 @@ func sendersPage(p *page, list []wire.PairedSender) {
 		if s.Standing == "operator" {
 			who = "you"
 		}
-		t.rows = append(t.rows, []string{who, s.User, s.Channel, s.Chat, p.clock(s.AddedAt), s.ID})
+		t.add(who, s.User, s.Channel, s.Chat, p.clock(s.AddedAt), s.ID)
 	}
 	p.table(t)
 }
