@@ -178,7 +178,7 @@ func (o *Outbox) settle(tx *db.Tx, it *Item, r Receipt, err error, canProbe bool
 				it.probes = aside
 			}
 		}
-		it.State, it.NextAt = Queued, tx.Now()+pause.Microseconds()
+		it.State, it.NextAt = Queued, o.db.Time()+pause.Microseconds()
 		if !asked && it.Attempts >= o.opt.Attempts || tx.Now()-it.since >= o.opt.GiveUp.Microseconds() {
 			it.State = Failed
 		}
@@ -187,7 +187,7 @@ func (o *Outbox) settle(tx *db.Tx, it *Item, r Receipt, err error, canProbe bool
 	case doubt:
 		it.State = Uncertain
 		if canProbe { // it stays at the head until the channel has been asked
-			it.State, it.NextAt, it.probes = Sending, tx.Now(), 0
+			it.State, it.NextAt, it.probes = Sending, o.db.Time(), 0
 		}
 	}
 }
@@ -363,13 +363,13 @@ func (o *Outbox) probe(it Item, s Prober) {
 		}
 		switch {
 		case err != nil && judge(err) == tryAgain && cur.probes < maxProbes:
-			cur.owner, cur.NextAt = "", tx.Now()+o.backoff(cur.probes).Microseconds()
+			cur.owner, cur.NextAt = "", o.db.Time()+o.backoff(cur.probes).Microseconds()
 		case err != nil:
 			o.settle(tx, cur, Receipt{}, fault.New(fault.Unknown, "it may or may not have arrived, and the channel could not be asked: %w", err), false)
 		case answer == Happened:
 			o.settle(tx, cur, receipt, nil, false)
 		case answer == DidNotHappen:
-			cur.State, cur.owner, cur.NextAt, cur.probes = Queued, "", tx.Now()+o.backoff(cur.Attempts).Microseconds(), 0
+			cur.State, cur.owner, cur.NextAt, cur.probes = Queued, "", o.db.Time()+o.backoff(cur.Attempts).Microseconds(), 0
 			if cur.Attempts >= o.opt.Attempts || tx.Now()-cur.since >= o.opt.GiveUp.Microseconds() {
 				cur.State = Failed // it surely was not sent, and it was tried as often as anything is
 				cur.ErrorClass, cur.Error = fault.Unavailable, "it was tried "+strconv.Itoa(cur.Attempts)+" times, and was never sent"

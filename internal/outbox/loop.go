@@ -106,7 +106,7 @@ func (o *Outbox) Decide(ctx context.Context, id string, d Decision, by, note str
 }
 
 func (o *Outbox) decideTx(ctx context.Context, tx *db.Tx, id string, d Decision, by, note string) (Item, error) {
-	out, err := o.move(ctx, tx, id, func(it *Item) error { return decide(tx.Now(), it, d) })
+	out, err := o.move(ctx, tx, id, func(it *Item) error { return decide(tx.Now(), o.db.Time(), it, d) })
 	if err != nil {
 		return out, err
 	}
@@ -116,14 +116,16 @@ func (o *Outbox) decideTx(ctx context.Context, tx *db.Tx, id string, d Decision,
 	return out, o.tellEnd(ctx, tx, &out)
 }
 
-func decide(now int64, it *Item, d Decision) error {
+// decide applies a decision; now is the time of the transaction, next when an item to be sent
+// is due.
+func decide(now, next int64, it *Item, d Decision) error {
 	if !slices.Contains(allowed[d], it.State) {
 		return fault.New(fault.Conflict, "item %s is %s: it cannot be decided as %s", it.ID, it.State, d)
 	}
 	switch d {
 	case Resend:
 		it.PossibleRepeat = it.PossibleRepeat || it.State == Uncertain
-		it.State, it.Attempts, it.probes, it.NextAt, it.since = Queued, 0, 0, now, now
+		it.State, it.Attempts, it.probes, it.NextAt, it.since = Queued, 0, 0, next, now
 	case Arrived:
 		it.State, it.DeliveredAt = Delivered, now
 	case Skip:

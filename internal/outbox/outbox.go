@@ -183,7 +183,9 @@ func (o *Outbox) AppendTx(ctx context.Context, tx *db.Tx, m Message) (Item, erro
 	if err != nil || found {
 		return first, err
 	}
-	it := Item{Message: m, ID: id.New("obx"), State: Queued, Queued: tx.Now(), since: tx.Now(), NextAt: tx.Now()}
+	// When an item is due is of the clock on the wall, as it is compared with; the time of a
+	// transaction never goes back, and what were due by it would wait until the wall has caught up.
+	it := Item{Message: m, ID: id.New("obx"), State: Queued, Queued: tx.Now(), since: tx.Now(), NextAt: o.db.Time()}
 	if it.Seq, err = tx.Next(ctx, "outbox"); err != nil {
 		return it, err
 	}
