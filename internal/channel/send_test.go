@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/channel/markup"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -312,6 +313,32 @@ func TestAnotherAccountSaysNothingInTheConversationsOfTheFirst(t *testing.T) {
 		id := s.say("waits", nil)
 		if it := s.ended(id); it.State != outbox.Failed || !strings.Contains(it.Error, "channel net is you now") || len(s.net.texts()) != 0 {
 			t.Errorf("%s %s, sent %q", it.State, it.Error, s.net.texts())
+		}
+	})
+}
+
+// What went out long ago needs no parts any more, those of previews neither.
+func TestOldPartsAreForgotten(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		old, young := s.ended(s.say("old", nil)).ID, s.ended(s.say("young", nil)).ID
+		for _, run := range []string{"run_old", "run_young"} {
+			if _, err := s.keepPieces(t.Context(), previewItem(run), []markup.Piece{{Text: "…"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := s.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE channel_pieces SET at = at - $1 WHERE item IN ($2, $3)", int64(31*24*3600*1e6), old, previewItem("run_old"))
+			return err
+		})
+		if err := errors.Join(err, s.Forget(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		for item, want := range map[string]int{old: 0, young: 1, previewItem("run_old"): 0, previewItem("run_young"): 1} {
+			if list, err := s.readPieces(t.Context(), item); err != nil || len(list) != want {
+				t.Errorf("%s has %d parts, %v", item, len(list), err)
+			}
 		}
 	})
 }

@@ -209,6 +209,10 @@ func (c *Channels) Forget(ctx context.Context) error {
 	return c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM channel_pieces WHERE item IN (SELECT p.item FROM channel_pieces p JOIN outbox o ON o.id = p.item
 			WHERE p.at < $1 AND o.state IN ('delivered', 'skipped') ORDER BY p.at LIMIT 1000)`, tx.Now()-month)
+		if err == nil { // those of previews are of no item
+			_, err = tx.Exec(ctx, `DELETE FROM channel_pieces WHERE item IN (SELECT item FROM channel_pieces WHERE at < $1 AND item LIKE $2 ORDER BY at LIMIT 1000)`,
+				tx.Now()-month, previewItem("%"))
+		}
 		return err
 	})
 }
