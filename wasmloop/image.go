@@ -62,9 +62,10 @@ func newImage(ctx context.Context, s *survey, limitPages uint32) (_ *image, err 
 
 // memory is the linear memory of one instance.
 type memory struct {
-	of   *image
-	b    []byte
-	most uint64
+	of    *image
+	b     []byte
+	most  uint64
+	whole []byte // what was reserved for it, of which b is the beginning; nil before
 }
 
 var (
@@ -89,11 +90,14 @@ func (m *memory) Allocate(_, most uint64) experimental.LinearMemory {
 	return m
 }
 
-// Reallocate makes the memory longer. What it is longer by holds zeros.
+// Reallocate makes the memory longer. What it is longer by holds zeros. One that becomes long
+// is given all the room it may have, once: to copy gigabytes again and again keeps the whole
+// process waiting, and what was copied from takes as much again until it is collected.
 func (m *memory) Reallocate(size uint64) []byte {
 	switch {
 	case size > m.most:
 		return nil
+	case size > uint64(cap(m.b)) && size > maxSpare && m.reserved():
 	case size > uint64(cap(m.b)):
 		longer := make([]byte, min(m.most, size+size/4))
 		if len(m.b) == 0 {
@@ -107,12 +111,33 @@ func (m *memory) Reallocate(size uint64) []byte {
 	return m.b
 }
 
-// Free is left to the garbage collector.
-func (m *memory) Free() {}
+// reserved moves the memory to where it can become as long as it may, if there is such room.
+func (m *memory) reserved() bool {
+	whole := reserve(m.most)
+	if whole == nil {
+		return false
+	}
+	if len(m.b) == 0 {
+		copy(whole, m.of.data)
+	} else {
+		copy(whole, m.b)
+	}
+	m.whole, m.b = whole, whole
+	return true
+}
+
+// Free gives back what was reserved; the rest is left to the garbage collector. The engine
+// calls it when no code of the module runs any more, nor ever will.
+func (m *memory) Free() {
+	if m.whole != nil {
+		release(m.whole)
+		m.whole, m.b = nil, nil
+	}
+}
 
 // giveBack lets another instance have the memory. Nothing may hold on to it.
 func (m *memory) giveBack() {
-	if used := m.b; cap(used) <= maxSpare {
+	if used := m.b; used != nil && cap(used) <= maxSpare {
 		m.b = nil
 		m.of.spare.Put(&used)
 	}

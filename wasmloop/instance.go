@@ -59,11 +59,11 @@ func (i *instance) open(ctx context.Context, use func(context.Context, api.Modul
 		WithWalltime(i.walltime, sys.ClockResolution(time.Microsecond)).WithSysNanotime().WithRandSource(rand.Reader).
 		WithNanosleep(func(ns int64) { sleep(ctx, ns) }).
 		WithStdout(&i.stdout).WithStderr(&i.stderr)
-	making, mem := ctx, (*memory)(nil)
+	mem := &memory{of: &image{}}
 	if i.r.image != nil {
 		mem = i.r.image.memory()
-		making = experimental.WithMemoryAllocator(ctx, mem) // and not ctx: it goes on to the instances of other loops
 	}
+	making := experimental.WithMemoryAllocator(ctx, mem) // and not ctx: it goes on to the instances of other loops
 	mod, err := i.r.engine.runtime.InstantiateModule(making, i.r.engine.module, config)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (i *instance) open(ctx context.Context, use func(context.Context, api.Modul
 		if closed := mod.Close(context.WithoutCancel(ctx)); err == nil {
 			err = closed
 		}
-		if err == nil && mem != nil { // what is left of one that failed is not used again
+		if err == nil && i.r.image != nil { // what is left of one that failed is not used again
 			mem.giveBack()
 		}
 	}()
