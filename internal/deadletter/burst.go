@@ -58,7 +58,7 @@ func (l *Letters) OnDead(ctx context.Context, tx *db.Tx, d eventlog.DeadLetter) 
 		return b.save(ctx, tx)
 	}
 	pause := l.opt.Pause.Microseconds()
-	b = burst{source: d.Source, name: d.Name, since: now, total: 1, notices: 1, pause: pause, due: now + pause}
+	b = burst{source: d.Source, name: d.Name, since: now, total: 1, notices: 1, pause: pause, due: l.wall(tx) + pause}
 	if err := b.save(ctx, tx); err != nil { // first: a notice that becomes a dead letter itself is counted, not told
 		return err
 	}
@@ -85,6 +85,10 @@ func (l *Letters) TellDue(ctx context.Context) error {
 	return err
 }
 
+// wall is the time by the clock that TellDue looks at, which goes back where the time of a
+// transaction does not.
+func (l *Letters) wall(tx *db.Tx) int64 { return min(tx.Now(), l.DB.Time()) }
+
 func (l *Letters) tellTx(ctx context.Context, tx *db.Tx, source eventlog.Source, name string) error {
 	b, err := l.burstOf(ctx, tx, source, name)
 	switch {
@@ -98,7 +102,7 @@ func (l *Letters) tellTx(ctx context.Context, tx *db.Tx, source eventlog.Source,
 	}
 	text := moreText(b)
 	b.untold, b.notices, b.pause = 0, b.notices+1, min(4*b.pause, l.opt.MaxPause.Microseconds())
-	b.due = tx.Now() + b.pause
+	b.due = l.wall(tx) + b.pause
 	if err := b.save(ctx, tx); err != nil {
 		return err
 	}

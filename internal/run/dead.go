@@ -53,7 +53,7 @@ func (e *Engine) ReplayTx(ctx context.Context, tx *db.Tx, id, by, letter string)
 	}
 	failed = withWork(failed)
 	_, err = e.advance(ctx, tx, id, noFence, change{
-		kind: evReplayed, actor: by, data: replayedData{By: by, Letter: letter, Steps: failed}, nextAt: tx.Now(),
+		kind: evReplayed, actor: by, data: replayedData{By: by, Letter: letter, Steps: failed}, nextAt: e.soon(tx),
 	})
 	for _, name := range failed {
 		if err == nil {

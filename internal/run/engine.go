@@ -310,6 +310,10 @@ func (e *Engine) dispatchOnce(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
+// soon is when something is due that is due at once: by the clock that due looks at, which
+// goes back where the time of a transaction does not.
+func (e *Engine) soon(tx *db.Tx) int64 { return min(tx.Now(), e.db.Time()) }
+
 func (e *Engine) due(ctx context.Context, limit int) (ids []string, err error) {
 	err = e.db.Read(ctx, func(ctx context.Context, q db.Q) error {
 		ids, err = db.All(ctx, q, db.Column[string], e.claimSQL(), e.db.Time(), limit)

@@ -46,7 +46,7 @@ func (e *Engine) promote(ctx context.Context, tx *db.Tx, leaving *Record, slot i
 		_, err := tx.Exec(ctx, "UPDATE runs SET slot = $1 WHERE id = $2", slot, heir)
 		return err
 	}
-	_, err = tx.Exec(ctx, "UPDATE runs SET slot = $3, next_at = $4 WHERE id = ("+nextOfKey+")", leaving.Key, leaving.ID, slot, tx.Now())
+	_, err = tx.Exec(ctx, "UPDATE runs SET slot = $3, next_at = $4 WHERE id = ("+nextOfKey+")", leaving.Key, leaving.ID, slot, e.soon(tx))
 	return err
 }
 

@@ -56,7 +56,7 @@ func (r *Run) Sleep(ctx context.Context, name string, d time.Duration) error {
 // that does not wait, or waits for something else, is left alone.
 func (e *Engine) WakeTx(ctx context.Context, tx *db.Tx, id string, what Wait, ref string) error {
 	_, err := tx.Exec(ctx, `UPDATE runs SET next_at = $1 WHERE id = $2 AND state = 'waiting'
-		AND (wait = $3 AND wait_ref = $4 OR wait = 'several')`, tx.Now(), id, what, ref)
+		AND (wait = $3 AND wait_ref = $4 OR wait = 'several')`, e.soon(tx), id, what, ref)
 	tx.Notify(topic)
 	tx.Notify(topicOf(id)) // one of its branches may wait while others work
 	return err
@@ -245,7 +245,7 @@ func (e *Engine) Resolve(ctx context.Context, id string, d Decision, by, note st
 		if i < 0 {
 			return fault.New(fault.Conflict, "run %s has no step in doubt", id)
 		}
-		_, err = e.advance(ctx, tx, id, noFence, change{kind: evResolved, actor: by, step: steps[i].Name, nextAt: tx.Now(),
+		_, err = e.advance(ctx, tx, id, noFence, change{kind: evResolved, actor: by, step: steps[i].Name, nextAt: e.soon(tx),
 			data: resolvedData{Step: steps[i].Name, Decision: d, By: by, Note: note}})
 		return err
 	})

@@ -139,7 +139,7 @@ func (e *Engine) insert(ctx context.Context, tx *db.Tx, s Spec, input []byte, sl
 	}
 	v.NextAt = never
 	if free {
-		v.NextAt = max(s.At, tx.Now())
+		v.NextAt = max(s.At, e.soon(tx))
 		tx.Notify(topic)
 	}
 	v.Input, v.slot = input, slot

@@ -241,7 +241,7 @@ func (e *Engine) takeBack(ctx context.Context, tx *db.Tx, lost lostRun, why stri
 		}})
 	}
 	_, err = e.advance(ctx, tx, rec.ID, noFence, change{
-		kind: evRequeued, actor: "ombud", data: requeuedData{Why: why, Crash: crash}, nextAt: tx.Now(),
+		kind: evRequeued, actor: "ombud", data: requeuedData{Why: why, Crash: crash}, nextAt: e.soon(tx),
 	})
 	return err
 }
