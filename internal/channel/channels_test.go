@@ -146,6 +146,21 @@ func TestWhoIsAnswered(t *testing.T) {
 	})
 }
 
+// Whoever has many accounts does not fill the operator's chat.
+func TestTheOperatorIsToldOfSoManyStrangersAnHour(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		for i := range 3 * (maxStrangers + 5) {
+			who := fmt.Sprint("eve", i/3) // each writes three times, which counts once
+			s.hear(Received{ID: fmt.Sprint(i), Chat: who, Sender: who, Text: "buy"})
+		}
+		if n := len(s.talks.told()); n != maxStrangers {
+			t.Errorf("%d notices", n)
+		}
+	})
+}
+
 // A code that others read in a group pairs nobody.
 func TestACodeInAGroupIsNotTried(t *testing.T) {
 	t.Parallel()

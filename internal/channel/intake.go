@@ -143,7 +143,7 @@ func (l *line) inbound(m Received) agent.Inbound {
 			}
 		}
 		set, me := l.settings()
-		return Judging{Channel: l.name, Account: me.ID, Settings: set, Senders: l.c.Senders, Agents: l.c.Agents}.Judge(ctx, tx, m, in)
+		return Judging{Channel: l.name, Account: me.ID, Settings: set, Senders: l.c.Senders, Agents: l.c.Agents, MayTell: l.mayTellOfStranger}.Judge(ctx, tx, m, in)
 	}
 	return in
 }

@@ -31,6 +31,7 @@ type Judging struct {
 	Settings Settings
 	Senders  Senders
 	Agents   Askers
+	MayTell  func(sender string) bool // of a stranger, now; nil: always
 }
 
 // Inbound is a message as the agents take it, not yet judged.
@@ -102,6 +103,9 @@ func (j Judging) press(ctx context.Context, tx *db.Tx, m Received, in *agent.Inb
 
 // tellOfStranger tells the operator, once for each, that somebody unknown wrote.
 func (j Judging) tellOfStranger(ctx context.Context, tx *db.Tx, m Received) error {
+	if j.MayTell != nil && !j.MayTell(m.Sender) {
+		return nil // they are told when the stranger writes again, or were
+	}
 	allow := "ombud channel allow " + j.Channel + " " + word(m.Sender)
 	if j.Named && j.Account != "" {
 		allow += " --account " + word(j.Account)

@@ -66,13 +66,14 @@ type line struct {
 	told    bool        // the operator was told of the trouble
 	telling *time.Timer // tells them, if it lasts
 
-	pace     Pace
-	previews map[string]*preview // by run
-	gates    map[Place]time.Time // until when a chat asked to be left alone
+	pace      Pace
+	previews  map[string]*preview  // by run
+	strangers map[string]time.Time // when the operator was told of one
+	gates     map[Place]time.Time  // until when a chat asked to be left alone
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, gates: map[Place]time.Time{}}
+	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, strangers: map[string]time.Time{}, gates: map[Place]time.Time{}}
 }
 
 // set takes over what the row says.

@@ -65,6 +65,28 @@ func (l *line) keptBack(it outbox.Item) error {
 	return l.pace.KeptBack(set, it, time.UnixMicro(l.c.DB.Time()))
 }
 
+// maxStrangers is how many strangers the operator is told of in an hour: whoever has many
+// accounts is not to fill their chat.
+const maxStrangers = 10
+
+// mayTellOfStranger reports whether the operator may be told of a sender. One they were told
+// of within the hour is not told again, and does not count.
+func (l *line) mayTellOfStranger(sender string) bool {
+	now := time.UnixMicro(l.c.DB.Time())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for who, at := range l.strangers {
+		if now.Sub(at) >= time.Hour || at.After(now) {
+			delete(l.strangers, who)
+		}
+	}
+	if _, told := l.strangers[sender]; told || len(l.strangers) >= maxStrangers {
+		return false
+	}
+	l.strangers[sender] = now
+	return true
+}
+
 // maxGates is how many chats that asked to wait are kept in mind.
 const maxGates = 4096
 
