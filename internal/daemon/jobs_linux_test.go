@@ -271,6 +271,7 @@ func TestAMessageInFlightWhenTheDaemonIsKilledIsSentOnce(t *testing.T) {
 	o := Options{Instance: in, Config: loaded}
 	first := process(t, home)
 	a := addAdapter(t, o, wire.NewClient(in.Socket()))
+	answerAll(t, wire.NewClient(in.Socket()))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	a.says("7", "bob", "help", "m1")
