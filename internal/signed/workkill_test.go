@@ -94,11 +94,11 @@ func (l life) attend(ctx context.Context, s *site, rec run.Record) error {
 		_ = s.runs.Signal(ctx, l.Run, "go", nil, "operator") // twice is not harmful
 	}
 	if rec.State == run.Uncertain {
-		decision, err := l.looked(ctx, s)
+		step, decision, err := l.looked(ctx, s)
 		if err != nil {
 			return err
 		}
-		fmt.Println("resolved")
+		fmt.Println("resolved", step, decision)
 		return s.runs.Resolve(ctx, l.Run, decision, "operator", "looked")
 	}
 	list, err := s.apr.List(ctx, approval.Filter{State: approval.Pending})
@@ -110,25 +110,28 @@ func (l life) attend(ctx context.Context, s *site, rec run.Record) error {
 	return err
 }
 
+// longStep is the call whose answer is longer than its buffer.
+const longStep = "h/10"
+
 // looked is what a person says of the step in doubt who has looked whether its effect is there.
-func (l life) looked(ctx context.Context, s *site) (run.Decision, error) {
+func (l life) looked(ctx context.Context, s *site) (step string, d run.Decision, err error) {
 	done, err := os.ReadFile(l.Effects)
 	if err != nil && !os.IsNotExist(err) {
-		return "", err
+		return "", "", err
 	}
 	_, steps, err := s.runs.Get(ctx, l.Run)
 	for _, x := range steps {
 		if x.State != run.Unknown {
 			continue
 		}
-		if text := map[string]string{"h/1": "one", "h/3": "shell.exec", "h/6": "two", "h/10": "t.long"}[x.Name]; text != "" && strings.Contains(string(done), text) {
-			return run.MarkDone, err
+		if text := map[string]string{"h/1": "one", "h/3": "shell.exec", "h/6": "two", longStep: "t.long"}[x.Name]; text != "" && strings.Contains(string(done), text) {
+			return x.Name, run.MarkDone, err
 		} else if text == "shell.exec" { // it was approved once; the person does it by himself
-			return run.MarkFailed, os.WriteFile(l.Effects, append(done, "shell.exec{}\n"...), 0o600)
+			return x.Name, run.MarkFailed, os.WriteFile(l.Effects, append(done, "shell.exec{}\n"...), 0o600)
 		}
-		return run.Retry, err
+		return x.Name, run.Retry, err
 	}
-	return "", fmt.Errorf("nothing is in doubt: %w", err)
+	return "", "", fmt.Errorf("nothing is in doubt: %w", err)
 }
 
 // lives are those that end at some of the commits, and around the model and the effects.
@@ -161,14 +164,18 @@ func TestAKillAtAnyPlaceOfARunRepeatsNoEffect(t *testing.T) {
 				nth := l.Nth
 				l.DSN, l.Effects = dbtest.DSN(t, kind), filepath.Join(t.TempDir(), "effects")
 				l.Run = beginRun(t, l.DSN)
+				longs := 1
 				for died := true; died; l.Nth = 0 {
 					var out string
 					if died, out = l.die(t); died {
 						deaths++
 					}
 					doubts += strings.Count(out, "resolved")
+					if strings.Contains(out, "resolved "+longStep+" "+string(run.MarkDone)) {
+						longs = 2 // of a call that a person settled no answer is known: none is too long, and the next is a call of its own
+					}
 				}
-				judgeRun(t, l, nth)
+				judgeRun(t, l, nth, longs)
 			}
 			t.Logf("%d deaths, %d doubts", deaths, doubts)
 			if deaths < 8 || doubts == 0 {
@@ -221,7 +228,7 @@ func beginRun(t *testing.T, dsn string) string {
 }
 
 // judgeRun holds what was done outside against what the run says.
-func judgeRun(t *testing.T, l life, nth int64) {
+func judgeRun(t *testing.T, l life, nth int64, longs int) {
 	t.Helper()
 	raw, err := os.ReadFile(l.Effects)
 	if err != nil {
@@ -231,9 +238,9 @@ func judgeRun(t *testing.T, l life, nth int64) {
 	for text := range strings.Lines(string(raw)) {
 		count[strings.TrimSpace(text)]++
 	}
-	for _, want := range []string{`t.put{"text":"one"}`, `t.put{"text":"two"}`, "shell.exec{}", "t.long{}"} {
-		if count[want] != 1 {
-			t.Errorf("place %d: %s was done %d times; all: %v", nth, want, count[want], count)
+	for what, want := range map[string]int{`t.put{"text":"one"}`: 1, `t.put{"text":"two"}`: 1, "shell.exec{}": 1, "t.long{}": longs} {
+		if count[what] != want {
+			t.Errorf("place %d: %s was done %d times; all: %v", nth, what, count[what], count)
 		}
 	}
 	d, err := db.Open(t.Context(), db.Options{DSN: l.DSN})
