@@ -79,6 +79,8 @@ type Channels struct {
 	quit  context.CancelFunc
 	going sync.WaitGroup
 
+	notices sync.WaitGroup // of health, being told
+
 	followed int // turns that are shown while they run
 }
 
@@ -127,6 +129,7 @@ func (c *Channels) Start(context.Context) error {
 	}
 	c.run, c.quit = context.WithCancel(context.Background())
 	for _, l := range c.lines {
+		l.quiet(false)
 		c.lockedStart(l)
 	}
 	return nil
@@ -143,6 +146,16 @@ func (c *Channels) Stop() {
 	c.run = nil
 	c.mu.Unlock()
 	c.going.Wait()
+	c.eachLine(func(l *line) { l.quiet(true) })
+	c.notices.Wait()
+}
+
+func (c *Channels) eachLine(do func(l *line)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lines {
+		do(l)
+	}
 }
 
 // lockedStart runs a line unless it runs; the caller holds c.mu.

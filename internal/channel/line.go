@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -65,6 +66,7 @@ type line struct {
 	mute    error       // trouble with saying
 	told    bool        // the operator was told of the trouble
 	telling *time.Timer // tells them, if it lasts
+	over    bool        // the channels have stopped: nobody is told any more
 
 	pace      Pace
 	previews  map[string]*preview  // by run
@@ -185,7 +187,7 @@ func (l *line) supervise(ctx context.Context) {
 		if needsPerson(err) {
 			wait = l.c.cfg.Denied
 		}
-		if !sleep(ctx, wait) {
+		if Wait(ctx, wait) != nil {
 			return
 		}
 		pause = min(2*pause, l.c.cfg.Longest)
@@ -195,22 +197,11 @@ func (l *line) supervise(ctx context.Context) {
 // whileHeld waits until the instance is not held. It reports false when ctx has ended.
 func (l *line) whileHeld(ctx context.Context) bool {
 	for l.c.Held() {
-		if !sleep(ctx, time.Second) {
+		if Wait(ctx, time.Second) != nil {
 			return false
 		}
 	}
 	return ctx.Err() == nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (l *line) runOnce(ctx context.Context) (err error) {
@@ -300,6 +291,9 @@ func (l *line) lockedHealth() {
 
 // lockedNotice tells the operator once of trouble that lasts, and once of its end.
 func (l *line) lockedNotice() {
+	if l.over {
+		return
+	}
 	bad := l.state == Degraded || l.state == Failing
 	switch {
 	case bad && !l.told && l.telling == nil:
@@ -317,7 +311,18 @@ func (l *line) lockedNotice() {
 	}
 	l.told = false
 	if l.state == Working {
-		go l.notice(KindWorks, "", fmt.Sprintf("%s works again.", l.name))
+		l.c.notices.Go(func() { l.notice(KindWorks, "", fmt.Sprintf("%s works again.", l.name)) })
+	}
+}
+
+// quiet says whether the operator is told of the channel's health.
+func (l *line) quiet(over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = over
+	if over && l.telling != nil {
+		l.telling.Stop()
+		l.telling = nil
 	}
 }
 
@@ -329,7 +334,9 @@ func (l *line) tellTrouble() {
 		return
 	}
 	l.telling, l.told = nil, true
+	l.c.notices.Add(1) // before quiet can have passed
 	l.mu.Unlock()
+	defer l.c.notices.Done()
 	text := fmt.Sprintf("The channel %s does not work: %s. It is tried again by itself; what is to be sent waits.", l.name, reason)
 	if state == Failing {
 		text = fmt.Sprintf("The channel %s does not work, and needs you: %s. `ombud channel show %s` tells more; what is to be sent waits.", l.name, reason, l.name)
@@ -356,14 +363,21 @@ func (l *line) up(me Me) {
 func (c *Channels) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l, a := c.hooked(r.URL.Path)
 	if l == nil {
-		http.Error(w, `{"error":{"class":"not_found","message":"no channel is called here"}}`, http.StatusNotFound)
+		answer(w, http.StatusNotFound, `{"error":{"class":"not_found","message":"no channel is called here"}}`)
 		return
 	}
 	if _, err := l.ready(); err != nil || c.Held() {
-		http.Error(w, `{"error":{"class":"unavailable","message":"the channel is paused"}}`, http.StatusServiceUnavailable)
+		answer(w, http.StatusServiceUnavailable, `{"error":{"class":"unavailable","message":"the channel takes nothing now"}}`)
 		return
 	}
 	a.Hook(l).ServeHTTP(w, r)
+}
+
+// answer answers a call that no adapter takes, in the form of the listener's errors.
+func answer(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body+"\n") // the caller is gone: nothing is to be done
 }
 
 // HookPrefix begins the paths that networks call.

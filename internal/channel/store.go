@@ -144,17 +144,15 @@ type piece struct {
 	at    int64 // when it came into its state, Unix µs
 }
 
-func pieceRow(item string, n int) string { return pieceKey(item, n) }
-
 func (c *Channels) pieces(ctx context.Context, q db.Q, item string) ([]piece, error) {
 	return db.All(ctx, q, func(r *db.Rows) (p piece, err error) {
 		var sealed, ref []byte
 		if err := r.Scan(&p.n, &sealed, &p.state, &ref, &p.at); err != nil {
 			return p, err
 		}
-		plain, err1 := c.Vault.Open(vault.ChannelPiece, pieceRow(item, p.n), sealed)
+		plain, err1 := c.Vault.Open(vault.ChannelPiece, pieceKey(item, p.n), sealed)
 		if ref != nil {
-			plainRef, err := c.Vault.Open(vault.ChannelRef, pieceRow(item, p.n), ref)
+			plainRef, err := c.Vault.Open(vault.ChannelRef, pieceKey(item, p.n), ref)
 			err1, p.ref = errors.Join(err1, err), string(plainRef)
 		}
 		if err1 != nil {
@@ -176,7 +174,7 @@ func (c *Channels) keepPieces(ctx context.Context, item string, rendered []marku
 				return fault.New(fault.Internal, "piece %d of %s: %w", n, item, err)
 			}
 			_, err = tx.Exec(ctx, "INSERT INTO channel_pieces (item, n, body, state, ref, at) VALUES ($1, $2, $3, $4, NULL, $5)",
-				item, n, c.Vault.Seal(vault.ChannelPiece, pieceRow(item, n), plain), waiting, tx.Now())
+				item, n, c.Vault.Seal(vault.ChannelPiece, pieceKey(item, n), plain), waiting, tx.Now())
 			if err != nil {
 				return err
 			}
@@ -192,7 +190,7 @@ func (c *Channels) keepPieces(ctx context.Context, item string, rendered []marku
 func (c *Channels) movePiece(ctx context.Context, item string, n int, from, to, ref string) (moved bool, err error) {
 	var sealed []byte
 	if ref != "" {
-		sealed = c.Vault.Seal(vault.ChannelRef, pieceRow(item, n), []byte(ref))
+		sealed = c.Vault.Seal(vault.ChannelRef, pieceKey(item, n), []byte(ref))
 	}
 	err = c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		changed, err := tx.Exec(ctx, "UPDATE channel_pieces SET state = $1, ref = $2, at = $3 WHERE item = $4 AND n = $5 AND state = $6",

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -88,4 +89,16 @@ func ReadAll(resp *http.Response, max int64) ([]byte, error) {
 		return nil, fault.New(fault.Unknown, "the answer has more than %d bytes", max)
 	}
 	return data, nil
+}
+
+// Wait waits by the clock, or returns why ctx has ended.
+func Wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

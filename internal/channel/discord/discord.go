@@ -72,7 +72,7 @@ func newAdapter(s channel.Setup, set settings) (*Adapter, error) {
 		set.retry = 15 * time.Second
 	}
 	if set.wait == nil {
-		set.wait = wait
+		set.wait = channel.Wait
 	}
 	client, err := channel.Client(base.String(), set.timeout, maxAnswer)
 	if err != nil {
@@ -108,18 +108,6 @@ func apiURL(text string) (*url.URL, error) {
 		return nil, fault.New(fault.Config, "api_url %q would send the token unencrypted", text).WithHint("use https; http is for this machine only")
 	}
 	return u, nil
-}
-
-// wait waits by the clock.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // between is a random duration from a to b.

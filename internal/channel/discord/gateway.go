@@ -15,6 +15,7 @@ import (
 	"github.com/bwmarrin/discordgo"
 	"github.com/gorilla/websocket"
 
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 )
@@ -166,7 +167,7 @@ func (l *link) beat() error {
 
 // hearts sends heartbeats until ctx ends. An error is that nobody acknowledges them.
 func (l *link) hearts(ctx context.Context, interval time.Duration) error {
-	if wait(ctx, between(0, interval)) != nil { // so that not all clients beat at once
+	if channel.Wait(ctx, between(0, interval)) != nil { // so that not all clients beat at once
 		return nil //nolint:nilerr // ctx has ended, as it should
 	}
 	for {
@@ -176,7 +177,7 @@ func (l *link) hearts(ctx context.Context, interval time.Duration) error {
 		if err := l.beat(); err != nil {
 			return err
 		}
-		if wait(ctx, interval) != nil {
+		if channel.Wait(ctx, interval) != nil {
 			return nil //nolint:nilerr // the same
 		}
 	}

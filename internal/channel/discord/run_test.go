@@ -348,7 +348,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 			b.server.Until(b.ctx, func() bool { return len(b.server.Calls("/gateway/bot")) > 0 })
 		},
 		"pausing": func(b *bench) {
-			b.set.wait = wait
+			b.set.wait = channel.Wait
 			b.server.Fault("/gateway/bot", discordtest.Broken, 1000)
 			b.start()
 			b.until("trouble", func(s channeltest.Seen) bool { return len(s.Downs) > 0 })

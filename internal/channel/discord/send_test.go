@@ -101,7 +101,7 @@ func TestWhatAFaultSaysOfTheMessage(t *testing.T) {
 					t.Fatal(err)
 				}
 				if e, ok := errors.AsType[*outbox.RetryAfter](err); ok {
-					_ = wait(b.ctx, e.After)
+					_ = channel.Wait(b.ctx, e.After)
 				}
 				_, err = b.Send(b.ctx, piece("hello", "k"))
 			}

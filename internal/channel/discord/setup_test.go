@@ -44,7 +44,7 @@ func (b *bench) wait(ctx context.Context, d time.Duration) error {
 	b.mu.Lock()
 	b.waits = append(b.waits, d)
 	b.mu.Unlock()
-	return wait(ctx, min(d, 2*time.Millisecond))
+	return channel.Wait(ctx, min(d, 2*time.Millisecond))
 }
 
 func (b *bench) waited() []time.Duration {

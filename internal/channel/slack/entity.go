@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
 )
@@ -71,9 +72,9 @@ func spoken(e string, name, room func(id string) string) string {
 	ref, label, _ := strings.Cut(e, "|")
 	switch {
 	case strings.HasPrefix(e, "@"):
-		return "@" + first(label, escaped(name(ref[1:])), ref[1:])
+		return "@" + cmp.Or(label, escaped(name(ref[1:])), ref[1:])
 	case strings.HasPrefix(e, "#"):
-		return "#" + first(label, escaped(room(ref[1:])), ref[1:])
+		return "#" + cmp.Or(label, escaped(room(ref[1:])), ref[1:])
 	case strings.HasPrefix(e, "!"):
 		return special(ref[1:], label)
 	}
@@ -92,22 +93,13 @@ func special(ref, label string) string {
 	case "here", "channel", "everyone":
 		return "@" + kind
 	case "subteam":
-		return first(label, "@group")
+		return cmp.Or(label, "@group")
 	}
-	return first(label, kind)
+	return cmp.Or(label, kind)
 }
 
 func escaped(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
-}
-
-func first(of ...string) string {
-	for _, s := range of {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // withoutName takes names of ombud off the beginning of a text, as Slack keeps it.

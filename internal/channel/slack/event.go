@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -130,7 +131,7 @@ func (m message) received(me channel.Me, who names) channel.Received {
 	who = who.knowing(me)
 	r := channel.Received{
 		ID: m.TS, Chat: m.Channel, Group: m.group(), At: time.UnixMicro(at).UTC(),
-		Sender: first(m.User, m.BotID),
+		Sender: cmp.Or(m.User, m.BotID),
 		Own:    me.Is(m.User) || me.Is(m.BotID),
 		Bot:    m.BotID != "" || m.Subtype == "bot_message" || m.User == "USLACKBOT",
 	}
@@ -191,7 +192,7 @@ func (m message) attached() (lines []string) {
 		if kind != "image" && kind != "audio" && kind != "video" {
 			kind = "file"
 		}
-		lines = append(lines, "["+kind+": "+line(first(f.Name, f.Title, "without a name"))+"]")
+		lines = append(lines, "["+kind+": "+line(cmp.Or(f.Name, f.Title, "without a name"))+"]")
 	}
 	if m.Text != "" || len(lines) > 0 {
 		return lines
@@ -203,8 +204,8 @@ func (m message) attached() (lines []string) {
 			Fallback string `json:"fallback"`
 			Text     string `json:"text"`
 		}
-		if json.Unmarshal(raw, &a) == nil && first(a.Text, a.Fallback) != "" {
-			lines = append(lines, unescape.Replace(first(a.Text, a.Fallback)))
+		if json.Unmarshal(raw, &a) == nil && cmp.Or(a.Text, a.Fallback) != "" {
+			lines = append(lines, unescape.Replace(cmp.Or(a.Text, a.Fallback)))
 		}
 	}
 	return lines
@@ -265,7 +266,7 @@ const (
 
 // received is a press of a button of a question. It reports whether it is one.
 func (p pressed) received() (channel.Received, bool) {
-	chat, ref := first(p.Channel.ID, p.Container.ChannelID), first(p.Message.TS, p.Container.MessageTS)
+	chat, ref := cmp.Or(p.Channel.ID, p.Container.ChannelID), cmp.Or(p.Message.TS, p.Container.MessageTS)
 	if p.Type != "block_actions" || !isID(p.User.ID) || !isID(chat) || ref == "" {
 		return channel.Received{}, false
 	}
@@ -276,11 +277,11 @@ func (p pressed) received() (channel.Received, bool) {
 		}
 		r := channel.Received{
 			ID: "press:" + ref + ":" + act.ActionTS, Chat: chat, Group: !strings.HasPrefix(chat, "D"),
-			Sender: p.User.ID, SenderName: line(first(p.User.Name, p.User.Username)), Text: line(act.Text.Text),
+			Sender: p.User.ID, SenderName: line(cmp.Or(p.User.Name, p.User.Username)), Text: line(act.Text.Text),
 			At:    time.UnixMicro(at).UTC(),
 			Press: &channel.Press{Approval: act.Value, Yes: act.ActionID == approveID, Ref: ref},
 		}
-		if t := first(p.Message.ThreadTS, p.Container.ThreadTS); t != ref {
+		if t := cmp.Or(p.Message.ThreadTS, p.Container.ThreadTS); t != ref {
 			r.Thread = t
 		}
 		if r.Group && p.Channel.Name != "privategroup" {

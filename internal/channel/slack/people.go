@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"sync"
@@ -75,7 +76,7 @@ func (p *people) user(ctx context.Context, id string) (string, error) {
 		} `json:"user"`
 	}
 	err := p.api.call(ctx, "users.info", partBot, url.Values{"user": {id}}, &a)
-	return first(a.User.Profile.DisplayName, a.User.RealName, a.User.Name), err
+	return cmp.Or(a.User.Profile.DisplayName, a.User.RealName, a.User.Name), err
 }
 
 func (p *people) room(ctx context.Context, id string) (string, error) {

@@ -48,7 +48,7 @@ func setup(t *testing.T) *bundle {
 		b.mu.Lock()
 		b.waits = append(b.waits, d)
 		b.mu.Unlock()
-		return wait(ctx, min(d, 5*time.Millisecond))
+		return channel.Wait(ctx, min(d, 5*time.Millisecond))
 	}
 	b.setup = channel.Setup{
 		Name: "slack", Values: map[string]string{partURL: b.URL},

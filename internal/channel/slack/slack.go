@@ -61,18 +61,7 @@ func defaults() pace {
 	return pace{
 		call: 15 * time.Second, hello: 30 * time.Second, quiet: 90 * time.Second, ping: 30 * time.Second,
 		steady: 30 * time.Second, grace: 10 * time.Second, names: time.Second, again: 30 * time.Second,
-		settle: 3 * time.Second, now: time.Now, wait: wait,
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		settle: 3 * time.Second, now: time.Now, wait: channel.Wait,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/channel/channeltest"
 	"github.com/ombud-run/ombud/internal/channel/telegram/telegramtest"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -440,7 +441,7 @@ func TestAPollThatMayNotWaitIsSlowedDown(t *testing.T) {
 func TestItIsStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.tuning.wait = wait // really
+	b.tuning.wait = channel.Wait // really
 	b.adapter = b.makeWith(b.tuning)
 	b.api.Fault("getUpdates", 1, telegramtest.RetryAfter(3600))
 	stop := b.run()

@@ -64,20 +64,9 @@ func (t tuning) filled() tuning {
 		t.now = time.Now
 	}
 	if t.wait == nil {
-		t.wait = wait
+		t.wait = channel.Wait
 	}
 	return t
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // adapter is one bot. It is safe for concurrent use.

@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -69,7 +70,7 @@ func newCloud(s channel.Setup) (*cloud, error) {
 		return nil, fault.New(fault.Config, "phone_number_id is a number of up to 32 digits").
 			WithHint("it stands beside the phone number in API Setup of the app; it is not the phone number")
 	}
-	api := strings.TrimRight(first(strings.TrimSpace(s.Values[partURL]), graphURL), "/")
+	api := strings.TrimRight(cmp.Or(strings.TrimSpace(s.Values[partURL]), graphURL), "/")
 	u, err := url.Parse(api)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return nil, fault.New(fault.Config, "api_url is an address such as %s", graphURL)
@@ -110,7 +111,7 @@ func (c *cloud) Check(ctx context.Context) (channel.Me, error) {
 	if n == "" || len(n) > 32 {
 		return channel.Me{}, fault.New(fault.Unavailable, "Meta's answer does not say the number")
 	}
-	return channel.Me{ID: c.phone, Name: first(line(number.Name), "+"+n), IDs: []string{n}}, nil
+	return channel.Me{ID: c.phone, Name: cmp.Or(line(number.Name), "+"+n), IDs: []string{n}}, nil
 }
 
 // asked is the error of a question rather than of a message: a refused key is the

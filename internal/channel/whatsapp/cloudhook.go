@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -115,7 +116,7 @@ func (c *cloud) report(ctx context.Context, in channel.Intake, s statusRow) erro
 		if len(s.Errors) > 0 {
 			e = s.Errors[0]
 		}
-		c.log.WarnContext(ctx, "Meta did not deliver a WhatsApp message", "ref", line(s.ID), "code", e.Code, "error", line(first(e.Data.Details, e.Message)))
+		c.log.WarnContext(ctx, "Meta did not deliver a WhatsApp message", "ref", line(s.ID), "code", e.Code, "error", line(cmp.Or(e.Data.Details, e.Message)))
 	}
 	return nil
 }
@@ -248,19 +249,19 @@ func (r cloudRow) say(m *channel.Received) {
 	case "button":
 		r.press(m, r.Button.Payload, r.Button.Text)
 	case "reaction":
-		m.Text, m.Bot = "[reaction: "+first(line(r.Reaction.Emoji), "taken back")+"]", true
+		m.Text, m.Bot = "[reaction: "+cmp.Or(line(r.Reaction.Emoji), "taken back")+"]", true
 	case "location":
 		m.Text = "[location: " + line(r.Location.Name) + "]"
 	case "system", "request_welcome", "ephemeral":
 		m.Text, m.Bot = "["+r.Type+"]", true
 	default:
-		m.Text = "[" + first(line(r.Type), "message") + " that cannot be shown here]"
+		m.Text = "[" + cmp.Or(line(r.Type), "message") + " that cannot be shown here]"
 	}
 }
 
 // press is a press of a button of ours, or else what a button said.
 func (r cloudRow) press(m *channel.Received, id, title string) {
-	m.Text = first(line(title), line(id))
+	m.Text = cmp.Or(line(title), line(id))
 	if approval, yes, ok := parsePress(id); ok {
 		m.Press = &channel.Press{Approval: approval, Yes: yes, Ref: fault.Cut(line(r.Context.ID), maxID)}
 	}

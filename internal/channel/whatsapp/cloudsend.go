@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -227,7 +228,7 @@ func (c *cloud) refused(resp *http.Response, data []byte, token string) error {
 	}
 	_ = json.Unmarshal(data, &body) // what is none leaves the code at 0, and the status decides
 	e := body.Error
-	what := strings.ReplaceAll(line(first(e.Data.Details, e.Message)), token, "[token]")
+	what := strings.ReplaceAll(line(cmp.Or(e.Data.Details, e.Message)), token, "[token]")
 	said := func(class fault.Class) *fault.Error {
 		return fault.New(class, "Meta answered %d, code %d: %s", resp.StatusCode, e.Code, what)
 	}

@@ -2,6 +2,7 @@ package whatsapp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -112,7 +113,7 @@ func (e envelope) received(me channel.Me, now time.Time) (channel.Received, bool
 // received is a row as a message.
 func (r messageRow) received(chat chatRow, me channel.Me, now time.Time) (channel.Received, bool) {
 	m := channel.Received{
-		Chat: normal(first(chat.JID, r.ChatJID)), Title: line(first(chat.Name, r.ChatName)),
+		Chat: normal(cmp.Or(chat.JID, r.ChatJID)), Title: line(cmp.Or(chat.Name, r.ChatName)),
 		Sender: normal(r.SenderJID), At: r.Timestamp.Time, Text: r.text(),
 		MentionsMe: r.MentionsMe, QuotesMe: r.QuotedIsFromMe,
 	}
@@ -226,19 +227,10 @@ func (p payload) call(now time.Time) (channel.Received, bool) {
 	}
 	m := channel.Received{
 		ID: "call:" + line(p.CallID), Chat: peer, Title: name, Group: isGroup(peer), Sender: peer, SenderName: name,
-		Text: "[" + kind + " from " + first(name, user(peer)) + "]", At: p.Started.Time, Bot: true,
+		Text: "[" + kind + " from " + cmp.Or(name, user(peer)) + "]", At: p.Started.Time, Bot: true,
 	}
 	if m.At.IsZero() || m.At.After(now) {
 		m.At = now
 	}
 	return m, true
-}
-
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

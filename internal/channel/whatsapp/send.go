@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -135,7 +136,7 @@ func parseSent(out []byte) (s sent) {
 	return s
 }
 
-func (s sent) ref() string { return fault.Cut(line(first(s.Message.ID, s.ID)), maxID) }
+func (s sent) ref() string { return fault.Cut(line(cmp.Or(s.Message.ID, s.ID)), maxID) }
 
 // Probe implements channel.Prober: a piece that is in wacli's list was sent.
 func (a *wacli) Probe(ctx context.Context, out channel.Outgoing, since time.Time) (outbox.Answer, string, error) {

@@ -1,6 +1,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -69,7 +70,7 @@ var (
 )
 
 func newWacli(s channel.Setup) (*wacli, error) {
-	path := first(s.Values[partPath], "wacli")
+	path := cmp.Or(s.Values[partPath], "wacli")
 	if strings.ContainsAny(path, `/\`) && !filepath.IsAbs(path) {
 		return nil, fault.New(fault.Config, "wacli_path is a name in PATH or an absolute path, not %q", path)
 	}
