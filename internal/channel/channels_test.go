@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/policy"
 )
@@ -234,6 +235,27 @@ func TestTheOperatorsChatsAreToldWhereItIsSet(t *testing.T) {
 			s.net.intake().Up(Me{ID: "you"})
 			return len(told()) == 0
 		})
+	})
+}
+
+// A question that was decided has no buttons any more; a press that decides nothing takes
+// none away.
+func TestAButtonThatWasPressedGoesAway(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		e := streams(t, s)
+		s.ended(s.say("May-I?", func(m *outbox.Message) { m.Run, m.Approval = "apr_1", "apr_1" }))
+		press := func(id, sender string) {
+			s.hear(Received{ID: id, Chat: "dm", Sender: sender, Press: &Press{Approval: "apr_1", Yes: true, Ref: "ref May-I?"}})
+		}
+		press("1", "eve")
+		press("2", "ann")
+		s.until("the buttons are gone", func() bool { return e.last() == "May-I?" })
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.edits) != 1 || e.edits[0].Approval != "" {
+			t.Errorf("%+v", e.edits)
+		}
 	})
 }
 

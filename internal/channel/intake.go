@@ -97,6 +97,9 @@ func (l *line) Take(ctx context.Context, m Received) error {
 	l.mu.Lock()
 	l.heard = l.c.DB.Time()
 	l.mu.Unlock()
+	if m.Press != nil && operator {
+		l.pressed(m)
+	}
 	if got.Run != "" {
 		l.follow(got.Run, Place{Chat: m.Chat, Thread: m.Thread}, operator)
 	}

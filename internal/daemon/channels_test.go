@@ -80,6 +80,7 @@ func TestAConversationOnTelegram(t *testing.T) {
 	tg.Press(eve, ann, q.MessageID, q.Buttons[0][0].Text) // what anybody can forge decides nothing
 	tg.Press(telegramtest.Ann(), ann, q.MessageID, q.Buttons[0][0].Text)
 	heardBy(t, tg, ann, "Approved")
+	until(t, "the buttons are gone", func() bool { return len(heardBy(t, tg, ann, "May I?").Buttons) == 0 })
 	if res, err := c.ApprovalsList(t.Context(), wire.ApprovalsListRequest{State: "all"}); err != nil || len(res.Approvals) != 1 || res.Approvals[0].Resolver != "operator@telegram" {
 		t.Errorf("%+v %v", res, err)
 	}
