@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -37,6 +38,7 @@ type Inbound struct {
 	Cause      string         // the event it comes from, if that was within: its Sender is then the actor
 	Within     Within         // what a message from within adds
 	Ref        string         // the channel's id of the message, for an answer that is to quote it
+	Written    time.Time      // when its network says it was written; zero if it does not
 	Addressed  string         // by what ombud was addressed, for people
 	Overheard  bool           // nobody asked ombud: it is an event and starts no turn
 	// Judge, if set, says what depends on rows, such as who the sender is to the
@@ -85,8 +87,9 @@ type messageData struct {
 	Direction   string `json:"direction"`
 	Timestamp   int64  `json:"timestamp"`
 	ChatName    string `json:"chat_name,omitempty"`
-	Addressed   string `json:"addressed,omitempty"` // by what ombud was addressed; "" for what is from within
-	Overheard   bool   `json:"overheard,omitempty"` // it was said to somebody else, or by nobody ombud answers
+	WrittenAt   int64  `json:"written_at,omitempty"` // what its network says, Unix seconds
+	Addressed   string `json:"addressed,omitempty"`  // by what ombud was addressed; "" for what is from within
+	Overheard   bool   `json:"overheard,omitempty"`  // it was said to somebody else, or by nobody ombud answers
 }
 
 // Kinds of event an intake leaves.
@@ -250,12 +253,16 @@ func (a *Agents) noteConflict(ctx context.Context, tx *db.Tx, conv Conversation,
 }
 
 func (a *Agents) appendMessage(ctx context.Context, tx *db.Tx, in Inbound, conv Conversation, event string) error {
+	var written int64
+	if !in.Written.IsZero() {
+		written = in.Written.Unix()
+	}
 	_, err := a.Log.AppendTx(ctx, tx, eventlog.New{
 		ID: event, Stream: "conversation:" + conv.ID, Kind: kindMessage, Actor: actorOf(in), Cause: in.Cause, Trace: event, Expect: eventlog.Any,
 		Data: messageData{
 			MessageID: event, ChannelID: conv.ID, ChannelType: in.Address.Channel, SenderID: in.Sender, SenderName: in.SenderName,
 			Content: in.Text, Direction: "in", Timestamp: tx.Now() / 1e6, ChatName: conv.Title,
-			Addressed: in.Addressed, Overheard: in.Overheard,
+			WrittenAt: written, Addressed: in.Addressed, Overheard: in.Overheard,
 		},
 	})
 	return err

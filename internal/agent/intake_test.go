@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -47,7 +48,7 @@ func TestWhatIsOverheardIsAnEventAndNoTurn(t *testing.T) {
 	each(t, setup{}, func(t *testing.T, b *bench) {
 		in := Inbound{
 			Address: Address{Channel: "local", Chat: "group"}, Sender: "7", SenderName: "Ann", Text: "yes", Key: "1",
-			Source: label.Untrusted("local/7"), Tier: policy.Untrusted, Overheard: true,
+			Source: label.Untrusted("local/7"), Tier: policy.Untrusted, Overheard: true, Written: time.Unix(1764500000, 0),
 		}
 		for i := range 2 {
 			got, err := b.Intake(t.Context(), in)
@@ -58,7 +59,7 @@ func TestWhatIsOverheardIsAnEventAndNoTurn(t *testing.T) {
 		if n := b.count("SELECT count(*) FROM runs") + b.count("SELECT count(*) FROM outbox"); n != 0 {
 			t.Errorf("%d runs and messages", n)
 		}
-		if events := b.events("comms.message"); len(events) != 1 || !strings.Contains(string(events[0].Data), `"overheard":true`) {
+		if events := b.events("comms.message"); len(events) != 1 || !strings.Contains(string(events[0].Data), `"written_at":1764500000,"overheard":true`) {
 			t.Errorf("%v", events)
 		}
 	})

@@ -70,7 +70,6 @@ type Outgoing struct {
 	Piece    markup.Piece
 	ReplyTo  string // the network's id of what the first piece answers, if any
 	Approval string // if set, the piece gets buttons to approve and to deny this question
-	Again    bool   // it may have arrived at an earlier try, and a person wants it sent again
 }
 
 // Capabilities are what a network can do.

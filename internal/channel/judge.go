@@ -38,7 +38,7 @@ type Judging struct {
 func Inbound(channel, account string, m Received) agent.Inbound {
 	in := agent.Inbound{
 		Address: agent.Address{Channel: channel, Account: account, Chat: m.Chat, Thread: m.Thread, Group: m.Group},
-		Title:   m.Title, Sender: m.Sender, SenderName: m.SenderName, Text: m.Text, Key: m.Chat + "\x00" + m.ID,
+		Title:   m.Title, Sender: m.Sender, SenderName: m.SenderName, Text: m.Text, Written: m.At, Key: m.Chat + "\x00" + m.ID,
 		Source: label.Untrusted(channel + "/" + m.Sender), Tier: policy.Untrusted,
 	}
 	if in.Title == "" && !m.Group {

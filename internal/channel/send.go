@@ -112,7 +112,7 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 		return fault.New(fault.Unknown, "part %d of %d was begun and may have arrived", i+1, len(list))
 	}
 	if i == 0 && from == waiting && it.Approval == "" {
-		ref, done, err := l.intoPreview(ctx, a, it, l.outgoing(it, at, list, i, false))
+		ref, done, err := l.intoPreview(ctx, a, it, l.outgoing(it, at, list, i))
 		if done {
 			p.state, p.ref = sent, ref
 			_, err = l.c.movePiece(ctx, it.ID, p.n, waiting, sent, ref)
@@ -125,7 +125,7 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 		return fault.New(fault.Unavailable, "part %d could not be begun: %w", i+1, err)
 	}
 	failpoint.Hit("channel.send.before")
-	ref, err := l.put(ctx, a, l.outgoing(it, at, list, i, from == sending))
+	ref, err := l.put(ctx, a, l.outgoing(it, at, list, i))
 	failpoint.Hit("channel.send.after")
 	l.noteSaying(err)
 	if err == nil {
@@ -151,8 +151,8 @@ func (l *line) keepSent(item string, n int, ref string) error {
 	return nil
 }
 
-func (l *line) outgoing(it outbox.Item, at Place, list []piece, i int, again bool) Outgoing {
-	out := Outgoing{Place: at, Key: pieceKey(it.ID, list[i].n), Piece: list[i].body, Again: again}
+func (l *line) outgoing(it outbox.Item, at Place, list []piece, i int) Outgoing {
+	out := Outgoing{Place: at, Key: pieceKey(it.ID, list[i].n), Piece: list[i].body}
 	if i == 0 {
 		out.ReplyTo = it.ReplyTo
 	}
@@ -205,7 +205,7 @@ func (l *line) Probe(ctx context.Context, it outbox.Item) (outbox.Answer, outbox
 	if err != nil {
 		return outbox.CannotTell, outbox.Receipt{}, err
 	}
-	answer, ref, err := l.look(ctx, p, l.outgoing(it, at, list, doubt, false), time.UnixMicro(list[doubt].at))
+	answer, ref, err := l.look(ctx, p, l.outgoing(it, at, list, doubt), time.UnixMicro(list[doubt].at))
 	if err != nil || answer == outbox.CannotTell {
 		return outbox.CannotTell, outbox.Receipt{}, err
 	}
