@@ -142,6 +142,7 @@ type edge struct{ from, to, why string }
 
 var sameFloor = []edge{
 	{"internal/channel/remote", "internal/channel", "who a sender is, is decided in one place"},
+	{"internal/harness/child", "internal/harness", "what a coding agent prints is read in one place"},
 	{"internal/channel/telegram", "internal/channel", "it is an adapter of one network"},
 	{"internal/channel/slack", "internal/channel", "it is an adapter of one network"},
 	{"internal/channel/discord", "internal/channel", "it is an adapter of one network"},

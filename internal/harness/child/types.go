@@ -1,0 +1,158 @@
+package child
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/confine"
+	"github.com/ombud-run/ombud/internal/harness"
+)
+
+// Task is one run of a coding agent.
+type Task struct {
+	CLI     harness.Name
+	Program string   // the program, absolute; see Find
+	Args0   []string // words before ours: a script of an interpreter, or the arguments a generic ACP agent is started with
+	Version string   // as Probe told it; "" if it was not asked
+
+	Model  string // "" is the CLI's own choice
+	Prompt string
+	System string // added to the CLI's own instructions
+
+	Session    string // the session to go on with; "" begins a new one
+	NewSession string // a UUID for a new session, where the CLI takes one: see TakesSession
+
+	Dir   string // where it works, absolute
+	Write bool   // it may change Dir, by asking Permit where it can ask; false: it reads
+	Brain bool   // its own tools are off: it only thinks, and calls what MCP offers
+	State string // where this daemon lets this CLI keep what it keeps, absolute; never the operator's own
+
+	Env     []string // credentials, "NAME=value"; never on a command line, never logged
+	BaseURL string   // of the model's API; "" is the CLI's own
+	MCP     *MCP     // nil: it reaches no MCP server
+
+	Wall  time.Duration // the whole run; 0: no limit
+	Quiet time.Duration // without any output, not counted while a permission waits; 0: no limit
+
+	Turns          int   // 0: no limit; only where the CLI can
+	BudgetMicroUSD int64 // 0: no limit; only where the CLI can, and checked after it was spent
+
+	Owner   confine.Owner
+	Profile confine.Profile // the zero one: Dir, for reading alone unless Write, State, and the network by ombud's proxy
+
+	// Started is told the session once, as soon as it is known. The run waits for it.
+	Started func(session string)
+	// Permit decides what the agent asks. It may be called by several goroutines at
+	// once, and its context ends with the run. nil: whatever is asked is refused.
+	Permit func(ctx context.Context, a Ask) Answer
+	// Tell is told how the run goes on, by one goroutine. What it is too slow for is
+	// left out and counted.
+	Tell func(Note)
+}
+
+// MCP is a server the agent starts and speaks to on its standard streams.
+type MCP struct {
+	Command string
+	Args    []string
+	Env     []string // "NAME=value", secret
+	Tools   []string // the tools it may call without being asked for; empty: all of the server
+}
+
+// Ask is something an agent wants leave for. Everything in it comes from the agent.
+type Ask struct {
+	ID      string
+	Tool    string
+	Input   json.RawMessage // what the tool is given, at most 256 KiB; a longer one is refused unasked
+	Title   string          // for a person
+	Kind    string          // one of the Kind constants
+	Paths   []string        // that it names
+	Command string          // of KindCommand
+}
+
+// The kinds of what is asked.
+const (
+	KindEdit    = "edit"
+	KindCommand = "command"
+	KindFetch   = "fetch"
+	KindMCP     = "mcp"
+	KindOther   = "other"
+)
+
+// Answer is what was decided. Why is told to the agent where its protocol can.
+type Answer struct {
+	Allow bool
+	Why   string
+}
+
+// Note is a piece of news of a run.
+type Note struct {
+	Kind    string              // one of the Note constants
+	ID      string              // of the tool call
+	Tool    string              // its name
+	Outcome harness.ToolOutcome // of a tool that ended
+	Text    string              // a piece of what the agent says, or what the tool is given or gave; at most 4 KiB
+	Omitted int                 // notes that were left out since the last one
+}
+
+// The kinds of news.
+const (
+	NoteText        = "text"
+	NoteToolStarted = "tool_started"
+	NoteToolEnded   = "tool_ended"
+)
+
+// Reasons of a record whose outcome is harness.Killed because this package ended
+// the program.
+const (
+	ReasonCancelled = "cancelled"   // the context ended
+	ReasonWall      = "wall_clock"  // Task.Wall ran out
+	ReasonQuiet     = "no_output"   // Task.Quiet ran out
+	ReasonLingers   = "did_not_end" // it closed its output, or was told to end, and lived on
+)
+
+// Target is a program to look at.
+type Target struct {
+	CLI     harness.Name
+	Program string
+	Args0   []string
+	State   string
+	Env     []string
+	BaseURL string
+	Owner   confine.Owner
+	Profile confine.Profile
+}
+
+// Login says whether a program is logged in, or has a key.
+type Login string
+
+// What can be known of it. No program checks that a key is good.
+const (
+	LoginYes     Login = "yes"
+	LoginNo      Login = "no"
+	LoginUnknown Login = "unknown" // it has no way to ask without using tokens
+)
+
+// Probe is what a program told about itself.
+type Probe struct {
+	Version string            // "" if it told none
+	Warning []harness.Warning // a version that was never tried
+	Login   Login
+	Detail  string // its own words about that, one line
+}
+
+// Asks says whether a CLI asks for leave before it changes something. One that does
+// not runs its commands as it likes in a Task with Write; only its walls hold it.
+func Asks(cli harness.Name) bool { return cli != harness.Pi }
+
+// TakesSession says whether a new session can be given an id of ours, so that who
+// starts the run knows it before any output.
+func TakesSession(cli harness.Name, version string) bool {
+	switch cli {
+	case harness.Claude, harness.Gemini:
+		return true
+	case harness.Pi:
+		return newPi(version)
+	}
+	return false
+}
