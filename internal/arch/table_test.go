@@ -96,7 +96,7 @@ var floors = map[string]floor{
 	"internal/channel/*":   edges,
 	"internal/harness":     edges,
 	"internal/harness/*":   edges,
-	"internal/mcp":         edges,
+	"internal/mcp/*":       edges,
 	"internal/hub":         edges,
 	"internal/tools/*":     edges,
 	"internal/connector/*": edges,
@@ -250,7 +250,7 @@ var owned = []ownedImport{
 	{path: module + "/internal/channel/remote", by: []string{"internal/daemon"},
 		why: "adapters are added and removed only through the operator's socket"},
 	{path: "os/exec", by: []string{
-		"internal/cli", "internal/confine", "internal/channel/whatsapp", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp",
+		"internal/cli", "internal/confine", "internal/channel/whatsapp", "internal/tools/*", "internal/harness/*", "internal/connector/*", "internal/mcp/client",
 	}, why: "a program started is an effect: it goes through act, or is the daemon itself"},
 }
 
