@@ -78,6 +78,11 @@ var unseen = map[string]string{
 	"channel_pieces.ref":  "the same",
 	"adapters.settings":   "no adapter is here; internal/channel/remote has a test of its own",
 
+	"mcp_servers.body":    "no server of MCP is here; internal/mcp/client has a test of its own",
+	"mcp_servers.pinned":  "the same",
+	"mcp_servers.offered": "the same",
+	"mcp_servers.login":   "the same",
+
 	"tool_processes.body":       "there is no tool process here",
 	"tool_processes.registered": "there is no tool process here",
 }

@@ -200,6 +200,10 @@ func (in Instance) Workspace() string { return filepath.Join(in.DataDir, "worksp
 // every program ombud starts.
 func (in Instance) ToolDir(name string) string { return filepath.Join(in.DataDir, "tools", name) }
 
+// MCPDir is the directory of a server of the Model Context Protocol, the only one it may
+// change unless it is given others.
+func (in Instance) MCPDir(name string) string { return filepath.Join(in.DataDir, "mcp", name) }
+
 // Socket is the operator's socket.
 func (in Instance) Socket() string { return filepath.Join(in.RuntimeDir, socketName) }
 

@@ -81,6 +81,10 @@ const (
 	ChannelPiece        Field = 82 // a part of a message as it is sent
 	ChannelRef          Field = 83 // the network's id of it
 	AdapterSettings     Field = 84 // what the operator has said of an adapter
+	MCPBody             Field = 90 // how a server of MCP is reached, and what it is given
+	MCPPinned           Field = 91 // what the operator accepted of what it offers
+	MCPOffered          Field = 92 // what it offered last
+	MCPLogin            Field = 93 // the tokens it takes
 	SignalPayload       Field = 72 // what was sent to a run
 	RunProgress         Field = 73 // how far it has come, in its own words
 )
@@ -147,6 +151,10 @@ var fields = map[Field]fieldInfo{
 	SecretBody:          {"secret.body", domainSecret, sealed},
 	ToolProcessBody:     {"tool_process.body", domainGrant, sealed},
 	ToolProcessKnown:    {"tool_process.registered", domainGrant, sealed},
+	MCPBody:             {"mcp_server.body", domainGrant, sealed},
+	MCPPinned:           {"mcp_server.pinned", domainGrant, sealed},
+	MCPOffered:          {"mcp_server.offered", domainGrant, sealed},
+	MCPLogin:            {"mcp_server.login", domainSecret, sealed},
 	CheckpointBody:      {"checkpoint.body", domainRun, sealed},
 	ScheduleBody:        {"schedule.body", domainRun, sealed},
 	ScheduleError:       {"schedule.error", domainRun, sealed},
@@ -226,6 +234,10 @@ var columns = map[Field]string{
 	SecretBody:          "secrets.body",
 	ToolProcessBody:     "tool_processes.body",
 	ToolProcessKnown:    "tool_processes.registered",
+	MCPBody:             "mcp_servers.body",
+	MCPPinned:           "mcp_servers.pinned",
+	MCPOffered:          "mcp_servers.offered",
+	MCPLogin:            "mcp_servers.login",
 	CheckpointBody:      "checkpoints.body",
 	ScheduleBody:        "schedules.body",
 	ScheduleError:       "schedules.error",
