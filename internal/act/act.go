@@ -101,6 +101,10 @@ type call struct {
 // (the run parks, stops or was taken over) and the caller returns it; a failure or
 // refusal of the call is in the Result.
 func (a *Act) Call(ctx context.Context, r *run.Run, c Call) (Result, error) {
+	return a.awaited(ctx, r, c.Step)(a.call(ctx, r, c))
+}
+
+func (a *Act) call(ctx context.Context, r *run.Run, c Call) (Result, error) {
 	s, begun := r.Recorded(c.Step)
 	if begun && s.State != run.Open {
 		return recorded(r, s)
@@ -264,6 +268,10 @@ func (a *Act) lost(ctx context.Context, k *call, cause error) (Result, error) {
 // CallApproved makes the call an approval was given for, in a run of its own: the
 // turn that asked has ended. Everything but the question is as in Call.
 func (a *Act) CallApproved(ctx context.Context, r *run.Run, c Call, apr approval.Approval) (Result, error) {
+	return a.awaited(ctx, r, c.Step)(a.callApproved(ctx, r, c, apr))
+}
+
+func (a *Act) callApproved(ctx context.Context, r *run.Run, c Call, apr approval.Approval) (Result, error) {
 	s, begun := r.Recorded(c.Step)
 	if begun && s.State != run.Open {
 		return recorded(r, s)

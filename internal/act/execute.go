@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -42,7 +43,7 @@ func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result
 	var out tool.Output
 	kept := a.keepFiles(ctx, k)
 	spec := run.StepSpec{
-		Name: k.Step, Kind: "tool", InputMAC: k.mac, Timeout: k.def.Timeout + heedTime + kept.time, Policy: a.policyOf(k, &res),
+		Name: k.Step, Kind: "tool", InputMAC: k.mac, Timeout: k.def.Timeout + k.grace() + kept.time, Policy: a.policyOf(k, &res), Resumes: k.def.Resumes,
 		Lazy: k.def.ReadOnly && k.apr == "",
 		OnOpen: func(ctx context.Context, tx *db.Tx) error {
 			if err := a.useApproval(ctx, tx, k, approved); err != nil {
@@ -85,6 +86,9 @@ func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result
 	}
 	return res, nil
 }
+
+// grace is how long the call may take to stop when it is cancelled.
+func (k *call) grace() time.Duration { return cmp.Or(k.def.Grace, heedTime) }
 
 // policyOf maps what a tool says of repeating it to the step's policy.
 func (a *Act) policyOf(k *call, res *Result) run.Policy {
@@ -209,6 +213,8 @@ func (a *Act) settle(k *call, out tool.Output, err error, begun time.Time) Resul
 	var res Result
 	if err != nil {
 		res = a.failure(k, out, err)
+	} else if out.Awaits != "" {
+		res = Result{Status: OK, Tool: k.Tool, Text: "started " + out.Awaits, Awaits: out.Awaits, Label: label.Of(label.Own, label.OperatorOnly)}
 	} else {
 		text := out.Text
 		if out.JSON != nil {
@@ -282,7 +288,7 @@ func (a *Act) perform(ctx context.Context, k *call) (_ Result, _ tool.Output, en
 		return got.res, got.out, true
 	case <-ctx.Done():
 	}
-	heed := time.NewTimer(heedTime)
+	heed := time.NewTimer(k.grace())
 	defer heed.Stop()
 	select {
 	case got := <-done:

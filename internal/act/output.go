@@ -10,7 +10,6 @@ import (
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
-	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -23,15 +22,6 @@ const tailText = 4 << 10
 // visible, not too long.
 func (a *Act) clean(text string) (string, bool) {
 	return guard.CutText(guard.CleanText(a.Hide.String(text)), MaxText)
-}
-
-// Answer is the result of a call with another text for an answer: that of the run the call
-// started, which is held to what holds any tool's output.
-func (a *Act) Answer(res Result, text string, l label.Label) Result {
-	res.Size, res.Label = int64(len(text)), l
-	res.Text, res.Cut = a.clean(text)
-	res.Warnings = warnings(res)
-	return res
 }
 
 // guarded is result for a stream that may panic: it is the tool's code.

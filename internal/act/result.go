@@ -80,7 +80,8 @@ type Result struct {
 	Decision string          `json:"decision,omitempty"` // allow, ask, deny
 	Reasons  []policy.Reason `json:"reasons,omitempty"`
 	Approval string          `json:"approval,omitempty"`
-	Class    fault.Class     `json:"class,omitempty"` // of the failure
+	Class    fault.Class     `json:"class,omitempty"`  // of the failure
+	Awaits   string          `json:"awaits,omitempty"` // the run whose end is the result
 	TookUS   int64           `json:"took_us"`
 }
 

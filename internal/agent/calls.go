@@ -127,9 +127,6 @@ func (t *turn) call(ctx context.Context, n, i int, c model.ToolCall, at label.La
 	res, err := t.a.Act.Call(ctx, t.r, act.Call{
 		Step: step, Tool: name, Input: input, Authority: t.auth, Label: at, Said: t.snap.said(), Lent: lent,
 	})
-	if err == nil && lent && res.Status == act.OK {
-		res, err = t.borrowed(ctx, step, res)
-	}
 	if err != nil && ctx.Err() != nil && fault.ClassOf(err) == fault.Cancelled {
 		return res, context.Cause(ctx)
 	}

@@ -134,6 +134,9 @@ type StepSpec struct {
 	Policy   Policy
 	InputMAC []byte
 	Timeout  time.Duration // longest the effect may take; 0 if it has none outside
+	// Resumes says that a Noted step goes on where it was when it is begun again: nobody
+	// waits for it when the daemon stops, and no other node for its Timeout.
+	Resumes bool
 	// Lazy lets the outcome of a Repeatable step ride with the run's next commit.
 	Lazy bool
 	// OnOpen joins the commit of the intent. It may run twice.
@@ -175,18 +178,27 @@ func (r *Run) do(ctx context.Context, spec StepSpec, fn func(ctx context.Context
 	}
 	seq := r.nextSeq()
 	if spec.Policy.Kind != Repeatable {
-		if err := r.e.coverEffect(ctx, spec.Timeout); err != nil {
+		if err := r.e.coverEffect(ctx, spec.cover()); err != nil {
 			return Outcome{}, err
 		}
 		if err := r.openStep(ctx, spec, seq); err != nil {
 			return Outcome{}, err
 		}
 		// The node may have been paused since: it may have no lease any more.
-		if err := r.insist(ctx, func() error { return r.e.coverEffect(ctx, spec.Timeout) }); err != nil {
+		if err := r.insist(ctx, func() error { return r.e.coverEffect(ctx, spec.cover()) }); err != nil {
 			return Outcome{}, err
 		}
 	}
 	return r.perform(ctx, spec, seq, fn)
+}
+
+// cover is how long no other node may take the run over in. For what goes on where it was
+// nobody need wait.
+func (s StepSpec) cover() time.Duration {
+	if s.Resumes {
+		return 0
+	}
+	return s.Timeout
 }
 
 // stricter is the policy for a step that was begun under one and is met under
@@ -296,7 +308,7 @@ func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx
 	if spec.Timeout > 0 {
 		failpoint.Hit("run.effect.before")
 	}
-	out := r.attempt(ctx, spec.Policy.Kind, fn)
+	out := r.attempt(ctx, spec, fn)
 	if spec.Timeout > 0 {
 		failpoint.Hit("run.effect.after")
 	}
@@ -313,10 +325,10 @@ func (r *Run) perform(ctx context.Context, spec StepSpec, seq int64, fn func(ctx
 	return r.closeStep(spec, seq, out)
 }
 
-// attempt runs an effect. One that may be repeated is not waited for when the daemon
-// stops: its context ends, and a failure from then on is none of its own.
-func (r *Run) attempt(ctx context.Context, policy PolicyKind, fn func(ctx context.Context) Outcome) Outcome {
-	if policy != Repeatable {
+// attempt runs an effect. One that may be repeated, or goes on where it was, is not waited
+// for when the daemon stops: its context ends, and a failure from then on is none of its own.
+func (r *Run) attempt(ctx context.Context, spec StepSpec, fn func(ctx context.Context) Outcome) Outcome {
+	if spec.Policy.Kind != Repeatable && !spec.Resumes {
 		return fn(ctx)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -331,7 +343,7 @@ func (r *Run) attempt(ctx context.Context, policy PolicyKind, fn func(ctx contex
 
 // resume treats a step that a crash interrupted.
 func (r *Run) resume(ctx context.Context, spec StepSpec, seq int64, fn func(ctx context.Context) Outcome) (Outcome, error) {
-	if err := r.e.coverEffect(ctx, spec.Timeout); err != nil {
+	if err := r.e.coverEffect(ctx, spec.cover()); err != nil {
 		return Outcome{}, err
 	}
 	switch spec.Policy.Kind {

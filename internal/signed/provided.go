@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/run"
@@ -76,7 +76,7 @@ func (w *Work) invoke(ctx context.Context, inv tool.Invocation, x Installed, nam
 			Label: label.Join(inv.Label, label.Of(label.Own, label.OperatorOnly)),
 		}},
 	})
-	return tool.Output{Text: id}, err
+	return tool.Output{Awaits: id}, err
 }
 
 func (w *Work) handleTool(ctx context.Context, r *run.Run) ([]byte, error) {
@@ -84,7 +84,7 @@ func (w *Work) handleTool(ctx context.Context, r *run.Run) ([]byte, error) {
 	if err := json.Unmarshal(r.Input(), &in); err != nil {
 		return nil, fault.New(fault.Internal, "the input of %s: %w", r.ID(), err)
 	}
-	var out agent.Lent
+	var out act.Awaited
 	err := w.do(ctx, r, func(ctx context.Context, module *wasmloop.Runner, k *kit) error {
 		_, input, err := started(in.Trigger)
 		if err != nil {

@@ -149,6 +149,8 @@ func checkDefinition(def Definition, h Handler) error {
 		return fmt.Errorf("repeat is %q, must be %s, %s or %s", def.Repeat, AtMostOnce, Repeatable, Probed)
 	case (def.Repeat == Probed) != (def.Probe != nil):
 		return errors.New("repeat probed and a probe go together")
+	case def.Resumes && (def.Kind != Effect || def.Repeat != Repeatable):
+		return errors.New("only an effect that is repeatable can be resumed")
 	case def.ReadOnly && def.Irreversible:
 		return errors.New("read-only and irreversible exclude each other")
 	case def.Timeout <= 0 || def.MaxOutput <= 0:

@@ -64,9 +64,14 @@ type Definition struct {
 	// Within says that the tool is for work ombud does by itself, such as a loop or a
 	// recipe: no agent and no job is told of it or can call it, whatever it was granted.
 	Within bool
-	// Lent says that the tool is told to and called by the turns it was lent to only. It is
-	// local, and its result is the id of the run it started, which the turn waits for.
+	// Lent says that the tool is told to and called by the turns it was lent to only.
 	Lent bool
+	// Resumes says that a call that was interrupted goes on where it was when it is made
+	// again with the same key. Nobody waits for it when the daemon stops. Such a call is
+	// Repeatable and may be long: no other node waits for its Timeout either.
+	Resumes bool
+	// Grace is how long a cancelled call may take to stop before it is abandoned. Default 2 s.
+	Grace time.Duration
 	// Touches names the files and directories, absolute, that a call may change; a
 	// directory stands for all below it. What keeps files for undo goes by it. Nil: no
 	// files that anybody would want back.
@@ -145,6 +150,9 @@ type Output struct {
 
 	Label        *label.Label // also of an error; nil: the definition's Source, for the operator only
 	CostMicroUSD int64
+	// Awaits is the id of a run that a local call has started and whose end, as
+	// act.Awaited, is the result of the call: whoever makes the call is parked until then.
+	Awaits string
 }
 
 // ProbeState is what a probe found.
