@@ -17,6 +17,9 @@ const (
 	Gemini   Name = "gemini"
 	OpenCode Name = "opencode"
 	Pi       Name = "pi"
+
+	// ACP is no CLI of its own: any agent that speaks the Agent Client Protocol.
+	ACP Name = "acp"
 )
 
 // Adapter knows how one CLI prints.
@@ -26,7 +29,7 @@ type Adapter struct {
 	parser func() parser
 }
 
-// Adapters returns all of them, in the order of their names.
+// Adapters returns those of the five CLIs, in the order of their names.
 func Adapters() []Adapter {
 	return []Adapter{
 		{Claude, []string{"2.1.197", "2.1.332"}, func() parser { return &claude{} }},
@@ -39,13 +42,16 @@ func Adapters() []Adapter {
 
 // ByName returns the adapter of a CLI. The error is of class NotFound.
 func ByName(name Name) (Adapter, error) {
+	if name == ACP {
+		return Adapter{Name: ACP, parser: func() parser { return &anyACP{} }}, nil
+	}
 	for _, a := range Adapters() {
 		if a.Name == name {
 			return a, nil
 		}
 	}
 	return Adapter{}, fault.New(fault.NotFound, "no coding agent %q", fault.Cut(string(name), maxWord)).
-		WithHint("known are claude, codex, gemini, opencode and pi")
+		WithHint("known are claude, codex, gemini, opencode, pi and acp, for any other that speaks the Agent Client Protocol")
 }
 
 // Decoder returns a decoder of one run. version is what ParseVersion read, or

@@ -26,6 +26,7 @@ type book struct {
 	text      []byte   // what was said last
 	lastErr   string   // what was told last of an error it went on after
 	writers   []writer // the tools of this CLI that change a file
+	see       func(Step)
 }
 
 // verdict is what a closing record says.
@@ -50,9 +51,14 @@ func (b *book) end(v verdict) {
 	b.begun, b.closed, b.verdict = true, true, v
 }
 
-func (b *book) session(id string) { set(&b.rec.Session, id) }
-func (b *book) model(id string)   { set(&b.rec.Model, id) }
-func (b *book) version(v string)  { set(&b.rec.Version, v) }
+func (b *book) session(id string) {
+	had := b.rec.Session
+	if set(&b.rec.Session, id); b.rec.Session != had {
+		b.tell(Step{Kind: StepSession, Session: b.rec.Session})
+	}
+}
+func (b *book) model(id string)  { set(&b.rec.Model, id) }
+func (b *book) version(v string) { set(&b.rec.Version, v) }
 
 func set(to *string, value string) {
 	if value != "" {
@@ -62,12 +68,20 @@ func set(to *string, value string) {
 
 // say sets what was said last.
 func (b *book) say(text string) {
+	b.said(text)
 	b.text = b.text[:0]
-	b.add(text)
+	b.keep(text)
 }
 
 // add goes on with what was said last.
 func (b *book) add(text string) {
+	if text != "" {
+		b.tell(Step{Kind: StepText, Text: text})
+	}
+	b.keep(text)
+}
+
+func (b *book) keep(text string) {
 	if room := maxText - len(b.text); len(text) > room {
 		b.warn(WarnCut, "text")
 		text = fault.Cut(text, room)
@@ -96,6 +110,7 @@ func (b *book) call(id, name, input string) {
 	t := Tool{ID: word(id), Name: word(name), Outcome: ToolUnfinished}
 	b.input(&t, input)
 	b.rec.Tools = append(b.rec.Tools, t)
+	b.tell(Step{Kind: StepToolBegan, Tool: t})
 }
 
 // input sets what a tool was given. The file it names is read from the whole
@@ -122,6 +137,7 @@ func (b *book) result(id string, outcome ToolOutcome, output string) {
 		t.Outcome = outcome
 	}
 	t.Output = b.cut(output, maxOutput, "tool output")
+	b.tell(Step{Kind: StepToolEnded, Tool: *t})
 }
 
 func (b *book) find(id string) *Tool {
