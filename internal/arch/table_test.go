@@ -125,6 +125,10 @@ var floors = map[string]floor{
 
 	"internal/signed/signedtest": support,
 
+	// The APIs that coding agents call, and these agents themselves.
+	"internal/harness/fakeapi": support,
+	"internal/harness/real":    support,
+
 	"internal/channel/channeltest":           support,
 	"internal/channel/telegram/telegramtest": support,
 	"internal/channel/slack/slacktest":       support,
