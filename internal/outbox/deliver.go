@@ -363,7 +363,11 @@ func (o *Outbox) probe(it Item, s Prober) {
 		}
 		switch {
 		case err != nil && judge(err) == tryAgain && cur.probes < maxProbes:
-			cur.owner, cur.NextAt = "", o.db.Time()+o.backoff(cur.probes).Microseconds()
+			pause, asked := Wait(err) // a channel that knows when it can tell is asked then
+			if !asked {
+				pause = o.backoff(cur.probes)
+			}
+			cur.owner, cur.NextAt = "", o.db.Time()+max(pause, 0).Microseconds()
 		case err != nil:
 			o.settle(tx, cur, Receipt{}, fault.New(fault.Unknown, "it may or may not have arrived, and the channel could not be asked: %w", err), false)
 		case answer == Happened:

@@ -378,6 +378,39 @@ func TestASendThatNeverHappensIsGivenUp(t *testing.T) {
 	})
 }
 
+// A channel that knows when it can tell is asked then, and neither before nor much later.
+func TestAChannelThatCannotTellYetIsAskedWhenItSays(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind dbtest.Kind) {
+		t.Parallel()
+		b := setup(t, kind, Options{})
+		asked := 0
+		p := &probed{answer: func(Item) (Answer, error) {
+			if asked++; asked == 1 {
+				return "", &RetryAfter{After: 5 * time.Minute, Err: errors.New("it may still be at it")}
+			}
+			return "", nil
+		}}
+		p.next = func(Item) (bool, error) { return true, errors.New("the answer was lost") }
+		if err := b.senders.Add("asked", p); err != nil {
+			t.Fatal(err)
+		}
+		it := b.put(say("c", "asked", 0))
+		b.round()
+		b.round()
+		b.pass(4 * time.Minute)
+		b.round()
+		if got := b.get(it.ID); got.State != Sending || asked != 1 {
+			t.Errorf("after four minutes it was asked %d times: %s", asked, got.State)
+		}
+		b.pass(time.Minute + time.Second)
+		b.round()
+		if got := b.get(it.ID); got.State != Delivered || asked != 2 || len(p.seen) != 1 {
+			t.Errorf("after five minutes it was asked %d times: %s, arrived %q", asked, got.State, p.seen)
+		}
+	})
+}
+
 func TestFailureIsToldAndTheNextGoesOut(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, kind dbtest.Kind) {

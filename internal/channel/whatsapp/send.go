@@ -46,6 +46,8 @@ const (
 	stillSending = 90 * time.Second
 	// Times in wacli's list are whole seconds, and the network's.
 	listGrain = 2 * time.Second
+	// The outbox asks eight times at most.
+	askAgain = 20 * time.Second
 
 	maxRows = 500
 )
@@ -161,11 +163,19 @@ func (a *wacli) Probe(ctx context.Context, out channel.Outgoing, since time.Time
 	case last.how == cutOff, len(rows) >= maxRows:
 		return outbox.CannotTell, "", nil
 	case last.how == unknown && time.Since(since) < stillSending:
-		return outbox.CannotTell, "", fault.New(fault.Unavailable, "wacli may still be sending it")
+		return outbox.CannotTell, "", notYet(since.Add(stillSending), "wacli may still be sending it")
 	case last.how == byItself && time.Since(since) < last.pause():
-		return outbox.CannotTell, "", fault.New(fault.Unavailable, "wacli did not send it, and is not asked to again so soon")
+		return outbox.CannotTell, "", notYet(since.Add(last.pause()), "wacli did not send it, and is not asked to again so soon")
 	}
 	return outbox.DidNotHappen, "", nil
+}
+
+// notYet is the error of a question that can be answered for sure at a time. It is asked
+// again before, for what was sent meanwhile need not wait, but not so often that the outbox
+// gives up asking.
+func notYet(at time.Time, why string) error {
+	after := min(max(time.Until(at), time.Second), askAgain)
+	return &outbox.RetryAfter{After: after, Err: fault.New(fault.Unavailable, "%s", why)}
 }
 
 // list is what wacli has from a time on, of all chats, the oldest first, and of more than
