@@ -78,6 +78,10 @@ var unseen = map[string]string{
 	"channel_pieces.ref":  "the same",
 	"adapters.settings":   "no adapter is here; internal/channel/remote has a test of its own",
 
+	"delegation_sessions.body": "no coding agent is here; internal/delegate has a test of its own",
+	"delegations.body":         "the same",
+	"delegations.record":       "the same",
+
 	"mcp_servers.body":    "no server of MCP is here; internal/mcp/client has a test of its own",
 	"mcp_servers.pinned":  "the same",
 	"mcp_servers.offered": "the same",

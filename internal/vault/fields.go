@@ -81,6 +81,9 @@ const (
 	ChannelPiece        Field = 82 // a part of a message as it is sent
 	ChannelRef          Field = 83 // the network's id of it
 	AdapterSettings     Field = 84 // what the operator has said of an adapter
+	DelegationSession   Field = 86 // what a coding agent remembers, where, and what it has cost
+	DelegationBody      Field = 87 // for whom and where one worked
+	DelegationRecord    Field = 88 // what its program told, and the patch it left
 	MCPBody             Field = 90 // how a server of MCP is reached, and what it is given
 	MCPPinned           Field = 91 // what the operator accepted of what it offers
 	MCPOffered          Field = 92 // what it offered last
@@ -151,6 +154,9 @@ var fields = map[Field]fieldInfo{
 	SecretBody:          {"secret.body", domainSecret, sealed},
 	ToolProcessBody:     {"tool_process.body", domainGrant, sealed},
 	ToolProcessKnown:    {"tool_process.registered", domainGrant, sealed},
+	DelegationSession:   {"delegation_session.body", domainRun, sealed},
+	DelegationBody:      {"delegation.body", domainRun, sealed},
+	DelegationRecord:    {"delegation.record", domainRun, sealed},
 	MCPBody:             {"mcp_server.body", domainGrant, sealed},
 	MCPPinned:           {"mcp_server.pinned", domainGrant, sealed},
 	MCPOffered:          {"mcp_server.offered", domainGrant, sealed},
@@ -234,6 +240,9 @@ var columns = map[Field]string{
 	SecretBody:          "secrets.body",
 	ToolProcessBody:     "tool_processes.body",
 	ToolProcessKnown:    "tool_processes.registered",
+	DelegationSession:   "delegation_sessions.body",
+	DelegationBody:      "delegations.body",
+	DelegationRecord:    "delegations.record",
 	MCPBody:             "mcp_servers.body",
 	MCPPinned:           "mcp_servers.pinned",
 	MCPOffered:          "mcp_servers.offered",
