@@ -155,6 +155,9 @@ func (l *line) showText(ctx context.Context, run string, at Place, p *preview, e
 		})
 		return true
 	}
+	if l.mayGo(at.Chat) != nil {
+		return true // as above
+	}
 	// The text itself is not kept: the row only says that there is a message.
 	if _, err := l.c.keepPieces(ctx, item, []markup.Piece{{Text: "…"}}); err != nil {
 		return false
@@ -168,6 +171,7 @@ func (l *line) showText(ctx context.Context, run string, at Place, p *preview, e
 	switch {
 	case err != nil && outbox.SurelyNotSent(err):
 		to = waiting
+		l.pace.Unsaid(at.Chat)
 	case err != nil:
 		return false
 	}

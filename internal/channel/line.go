@@ -71,11 +71,11 @@ type line struct {
 	pace      Pace
 	previews  map[string]*preview  // by run
 	strangers map[string]time.Time // when the operator was told of one
-	gates     map[Place]time.Time  // until when a chat asked to be left alone
+	gates     map[Place]gate       // chats whose network asked to leave them alone
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, strangers: map[string]time.Time{}, gates: map[Place]time.Time{}}
+	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, strangers: map[string]time.Time{}, gates: map[Place]gate{}}
 }
 
 // set takes over what the row says.

@@ -43,18 +43,19 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 	if err != nil {
 		return outbox.Receipt{}, l.notYet(err)
 	}
-	if err := l.keptBack(it); err != nil {
-		return outbox.Receipt{}, err
-	}
 	at, err := l.place(ctx, it)
 	if err != nil {
 		return outbox.Receipt{}, err
 	}
 	if left := l.shutFor(at); left > 0 {
-		l.pace.Unsaid(it)
 		return outbox.Receipt{}, &outbox.RetryAfter{After: left, Err: fault.New(fault.Unavailable, "the network asked to wait")}
 	}
 	list, err := l.c.readPieces(ctx, it.ID)
+	if err == nil {
+		if err := l.keptBack(it, list); err != nil {
+			return outbox.Receipt{}, err
+		}
+	}
 	if err == nil && len(list) == 0 {
 		list, err = l.c.keepPieces(ctx, it.ID, a.Render(l.c.Hide(it.Text)))
 	}
@@ -66,10 +67,6 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 			continue
 		}
 		if err := l.sendPiece(ctx, a, it, at, list, i); err != nil {
-			l.shut(at, err)
-			if i == 0 && outbox.SurelyNotSent(err) {
-				l.pace.Unsaid(it)
-			}
 			return outbox.Receipt{}, err
 		}
 	}
@@ -113,6 +110,7 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 	}
 	if i == 0 && from == waiting && it.Approval == "" {
 		ref, done, err := l.intoPreview(ctx, a, it, l.outgoing(it, at, list, i))
+		l.shut(at, err)
 		if done {
 			p.state, p.ref = sent, ref
 			_, err = l.c.movePiece(ctx, it.ID, p.n, waiting, sent, ref)
@@ -121,7 +119,11 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 			return err
 		}
 	}
+	if err := l.mayGo(at.Chat); err != nil {
+		return err
+	}
 	if moved, err := l.c.movePiece(ctx, it.ID, p.n, from, sending, ""); err != nil || !moved {
+		l.pace.Unsaid(at.Chat)
 		return fault.New(fault.Unavailable, "part %d could not be begun: %w", i+1, err)
 	}
 	failpoint.Hit("channel.send.before")
@@ -132,7 +134,9 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 		p.state, p.ref = sent, ref
 		return l.keepSent(it.ID, p.n, ref)
 	}
+	l.shut(at, err)
 	if outbox.SurelyNotSent(err) {
+		l.pace.Unsaid(at.Chat)
 		if _, failed := l.c.movePiece(context.WithoutCancel(ctx), it.ID, p.n, sending, from, ""); failed != nil {
 			return fault.New(fault.Unknown, "part %d was not sent, and that could not be recorded: %w", i+1, err)
 		}

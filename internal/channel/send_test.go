@@ -130,6 +130,51 @@ func TestWhatNobodyWaitsForIsKeptBack(t *testing.T) {
 	})
 }
 
+// A message that was begun is said to its end, also when quiet hours begin meanwhile.
+func TestWhatWasBegunIsNotLeftHalfSaid(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.send = func(out Outgoing) (string, error) {
+			if out.Piece.Text == "one" {
+				return "r", nil
+			}
+			if i, err := s.Get("net"); err != nil || !i.Settings.Away {
+				_, err = s.Set(context.Background(), Change{Name: "net", Values: []string{"away=on"}}, "operator")
+				return "", fault.New(fault.Unavailable, "not now: %w", err)
+			}
+			return "r", nil
+		}
+		s.add(nil)
+		if it := s.ended(s.say("one two", func(m *outbox.Message) { m.Unasked = true })); it.State != outbox.Delivered {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
+// The network counts each piece of a message; what is over waits, and goes on where it stopped.
+func TestEachPieceCounts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		refused := false
+		s.net.send = func(out Outgoing) (string, error) {
+			if out.Piece.Text == "two" && !refused {
+				refused = true // it does not count
+				return "", &outbox.RetryAfter{After: time.Millisecond, Err: fault.New(fault.Unavailable, "slow down")}
+			}
+			return "r", nil
+		}
+		s.add(map[string]string{"rate": "3"})
+		id := s.say("one two three four five", nil)
+		s.until("it waits", func() bool { return strings.Contains(s.item(id).Error, "a minute go to one chat") })
+		if got := s.net.texts(); !slices.Equal(got, []string{"one", "two", "three"}) {
+			t.Errorf("sent %q", got)
+		}
+		if it := s.item(id); it.State != outbox.Queued || it.NextAt <= s.db.Time() {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
 func TestOneChatGetsSoManyMessagesAMinute(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *site) {

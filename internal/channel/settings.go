@@ -29,7 +29,7 @@ type Settings struct { //nolint:recvcheck // who asks has a copy
 	Groups    map[string]Mode   `json:"groups,omitempty"`  // by the network's id of the chat; in any other ombud is not addressed
 	Quiet     string            `json:"quiet,omitempty"`   // 22:00-07:00 Europe/Berlin: what nobody waits for is kept back then
 	Away      bool              `json:"away,omitempty"`    // do not disturb: it is kept back until this is off
-	Rate      int               `json:"rate,omitempty"`    // messages a minute to one chat; 0 is the default
+	Rate      int               `json:"rate,omitempty"`    // messages a minute to one chat, each piece one; 0 is the default
 	Notices   bool              `json:"notices,omitempty"` // what the operator is told is also told in their paired chats
 	Stream    bool              `json:"stream,omitempty"`  // an answer to the operator is shown as it is written
 }

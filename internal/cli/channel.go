@@ -360,7 +360,7 @@ group=CHAT:MODE            addressed there by mention (a name, a reply, a comman
                            or never; group=CHAT: takes it off the list
 quiet="22:00-07:00 ZONE"   when what nobody waits for is kept back; quiet= for never
 away=on|off                keep it back until this is off
-rate=N                     messages a minute to one chat
+rate=N                     messages a minute to one chat; each part of a long answer counts
 notices=on|off             tell in your paired chats, too, what you are told in the conversation main
 stream=on|off              show answers to you as they are written
 and what the kind is set up with (ombud channel kinds). --file PART=PATH replaces a secret.

@@ -116,12 +116,17 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 	if err != nil {
 		return outbox.Receipt{}, err
 	}
-	if err := l.pace.KeptBack(set, it, time.UnixMicro(l.r.DB.Time())); err != nil {
+	now := time.UnixMicro(l.r.DB.Time())
+	if err := l.pace.Quiet(set, it, now); err != nil {
+		return outbox.Receipt{}, err
+	}
+	chat := ad.Account + "\x00" + ad.Chat
+	if err := l.pace.Say(set, chat, now); err != nil { // one, into whatever it is split there
 		return outbox.Receipt{}, err
 	}
 	h, err := l.put(ad, it, it.PossibleRepeat)
 	if err != nil {
-		l.pace.Unsaid(it)
+		l.pace.Unsaid(chat)
 		return outbox.Receipt{}, err
 	}
 	defer l.drop(h)
@@ -133,12 +138,12 @@ func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error)
 	case <-h.taken:
 	case <-offer.C:
 		if l.takeBack(h) {
-			l.pace.Unsaid(it)
+			l.pace.Unsaid(chat)
 			return outbox.Receipt{}, &outbox.RetryAfter{After: l.r.cfg.Pause, Err: fault.New(fault.Unavailable, "adapter %s does not ask for messages", l.name)}
 		}
 	case <-ctx.Done():
 		if l.takeBack(h) {
-			l.pace.Unsaid(it)
+			l.pace.Unsaid(chat)
 			return outbox.Receipt{}, fault.New(fault.Unavailable, "not handed to adapter %s: %w", l.name, context.Cause(ctx))
 		}
 	}
