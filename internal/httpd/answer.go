@@ -92,7 +92,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	var best mount
 	if !strings.Contains(path, "//") && !strings.Contains(path, "/../") && !strings.Contains(path, "/./") {
 		for _, m := range s.mounts {
-			if strings.HasPrefix(path, m.prefix) && len(m.prefix) > len(best.prefix) {
+			if (strings.HasPrefix(path, m.prefix) || m.self && path+"/" == m.prefix) && len(m.prefix) > len(best.prefix) {
 				best = m
 			}
 		}

@@ -49,7 +49,8 @@ type Server struct {
 }
 
 type mount struct {
-	prefix  string
+	prefix  string // with a final slash
+	self    bool   // and the path before that slash
 	handler http.Handler
 }
 
@@ -70,10 +71,11 @@ func New(c Config, d Deps) *Server {
 	return &Server{cfg: c.filled(), deps: d, log: d.Logger}
 }
 
-// Mount gives what is below a prefix, such as /hooks/, to a handler. The longest prefix
-// wins.
+// Mount gives what is below a prefix, such as /hooks/, to a handler; without a final slash
+// also the path itself, such as /mcp. The longest prefix wins.
 func (s *Server) Mount(prefix string, h http.Handler) {
-	s.mounts = append(s.mounts, mount{strings.TrimSuffix(prefix, "/") + "/", h})
+	below := strings.TrimSuffix(prefix, "/")
+	s.mounts = append(s.mounts, mount{below + "/", below == prefix, h})
 }
 
 // State is how a listener stands.

@@ -32,7 +32,7 @@ func TestHealthReadyAndWhatIsMounted(t *testing.T) {
 		body   string
 	}{
 		"/health": {200, `{"status":"ok"}`}, "/healthz": {200, `{"status":"ok"}`}, "/ready": {200, `{"ready":true}`}, "/readyz": {200, `{"ready":true}`},
-		"/m/x": {200, "hello /m/x"}, "/m/deeper/x": {200, "deeper"}, "/m": {404, "there is nothing"}, "/": {404, "there is nothing"},
+		"/m/x": {200, "hello /m/x"}, "/m/deeper/x": {200, "deeper"}, "/m/deeper": {200, "deeper"}, "/m/deepe": {200, "hello /m/deepe"}, "/m": {404, "there is nothing"}, "/": {404, "there is nothing"},
 		"/health/": {404, "there is nothing"}, "/m/../health": {404, "there is nothing"}, "//m/x": {404, "there is nothing"}, "/nothing": {404, "there is nothing"},
 	} {
 		res, body := raw(t, s, get(path))
