@@ -23,7 +23,7 @@ export CGO_ENABLED = 0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build ./ombud
@@ -49,6 +49,13 @@ race: ## run the concurrent packages under the race detector (a bounded set, -sh
 	@sh scripts/setup-tests.sh race
 	$(GO) test -buildvcs=false -race -short -timeout $(TIMEOUT) $(filter-out $(RAPID_PKGS),$(RACE_PKGS))
 	$(GO) test -buildvcs=false -race -short -timeout $(TIMEOUT) $(filter $(RAPID_PKGS),$(RACE_PKGS)) -rapid.seed=$(RAPID_SEED)
+
+# The programs are downloaded once, pinned, about 1.2 GB. HARNESS_ALL=1 adds more of them.
+.PHONY: test-harness
+test-harness: ## drive the real coding agents, pinned, against an API of ours
+	@sh scripts/setup-tests.sh
+	dirs=$$(sh scripts/install-harness.sh) && \
+	OMBUD_TEST_HARNESS=$$dirs $(GO) test -buildvcs=false -tags harness -count 1 -timeout 12m ./internal/harness/real
 
 .PHONY: campaign
 campaign: ## kill the real program at every counted commit and effect, on both stores
@@ -79,6 +86,7 @@ lint: ## gofmt, go vet on three systems, golangci-lint
 	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed: $$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags failpoint ./...
+	$(GO) vet -tags harness ./internal/harness/...
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 	$(GOLANGCI) run ./...
