@@ -86,3 +86,21 @@ func TestAToolForOneSubjectIsRefusedToOthers(t *testing.T) {
 		t.Errorf("%s, called %d times", got[0].Class, b.called("t.only"))
 	}
 }
+
+func TestPartsOfAResultAreReadInItsConversation(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.SQLite(t))
+	b.add(define("t.picture"), func(context.Context, tool.Invocation) (tool.Output, error) {
+		return tool.Output{Text: "a picture, kept as blob_1", Kept: []string{"blob_1", "blob_2"}}, nil
+	})
+	got := b.do(to("1", "t.picture", `{"as":"free"}`))
+	expect(t, got[0], OK, "blob_1")
+	for _, handle := range []string{"blob_1", "blob_2"} {
+		if l, err := b.act.Kept(t.Context(), "conv_1", handle); err != nil || len(l.Sources) != 1 {
+			t.Errorf("%s: %v, %v", handle, l, err)
+		}
+	}
+	if _, err := b.act.Kept(t.Context(), "conv_2", "blob_1"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("in another conversation: %v", err)
+	}
+}

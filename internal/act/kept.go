@@ -12,17 +12,26 @@ import (
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
-// keepTx notes in the commit of an outcome which conversation its blob belongs to:
+// keepTx notes in the commit of an outcome which conversation its blobs belong to:
 // a handle is a name, not an authority.
 func (a *Act) keepTx(ctx context.Context, tx *db.Tx, k *call, res Result) error {
-	if res.Blob == "" || k.Authority.Conversation == "" {
-		return nil
+	handles := res.Parts
+	if res.Blob != "" {
+		handles = append([]string{res.Blob}, handles...)
 	}
 	conversation := k.Authority.Conversation
-	_, err := tx.Exec(ctx, `INSERT INTO results (blob, conversation, run, step, label) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (blob, conversation) DO UPDATE SET run = excluded.run, step = excluded.step, label = excluded.label`,
-		res.Blob, conversation, k.run.ID(), k.Step, a.Vault.Seal(vault.ResultLabel, res.Blob+"/"+conversation, res.Label.Marshal()))
-	return err
+	if conversation == "" {
+		return nil
+	}
+	for _, handle := range handles {
+		_, err := tx.Exec(ctx, `INSERT INTO results (blob, conversation, run, step, label) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (blob, conversation) DO UPDATE SET run = excluded.run, step = excluded.step, label = excluded.label`,
+			handle, conversation, k.run.ID(), k.Step, a.Vault.Seal(vault.ResultLabel, handle+"/"+conversation, res.Label.Marshal()))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Kept returns the label of a kept result that a conversation may read; NotFound

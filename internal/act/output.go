@@ -46,7 +46,7 @@ func (a *Act) result(ctx context.Context, k *call, out tool.Output, err error) R
 	if err != nil {
 		return a.failure(k, out, timedOut(ctx, k, err))
 	}
-	res := Result{Status: OK, Tool: k.Tool, Label: k.labelOf(out)}
+	res := Result{Status: OK, Tool: k.Tool, Label: k.labelOf(out), Parts: out.Kept}
 	src := source(out)
 	if err := a.keep(ctx, k, a.Hide.Reader(src), &res); err != nil {
 		return a.failure(k, out, timedOut(ctx, k, err))

@@ -68,10 +68,11 @@ type Result struct {
 	Tool     string          `json:"tool"`
 	Subject  string          `json:"subject,omitempty"`
 	Summary  string          `json:"summary,omitempty"`
-	Text     string          `json:"text"`           // for the model, at most MaxText bytes
-	Blob     string          `json:"blob,omitempty"` // handle of the whole output if Text is not all of it
-	Size     int64           `json:"size"`           // bytes of the whole output
-	Cut      bool            `json:"cut,omitempty"`  // the output went over the tool's limit and was stopped
+	Text     string          `json:"text"`            // for the model, at most MaxText bytes
+	Blob     string          `json:"blob,omitempty"`  // handle of the whole output if Text is not all of it
+	Parts    []string        `json:"parts,omitempty"` // handles of what is no text and was kept beside it
+	Size     int64           `json:"size"`            // bytes of the whole output
+	Cut      bool            `json:"cut,omitempty"`   // the output went over the tool's limit and was stopped
 	Label    label.Label     `json:"label"`
 	From     label.Label     `json:"from"`               // of the context the call was made in
 	To       string          `json:"to,omitempty"`       // whom it told something, for people

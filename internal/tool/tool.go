@@ -17,6 +17,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 )
 
@@ -124,6 +125,7 @@ type Invocation struct {
 	Label        label.Label     // of the context the call was made in
 	Digest       string          // of the definition the call was decided by
 	Unattended   bool            // nobody waits for the work it belongs to
+	Tier         policy.Tier     // of who makes it, by how that is connected
 
 	// Tx is set only for Kind Local: the transaction of the call's outcome.
 	Tx *db.Tx
@@ -147,6 +149,10 @@ type Output struct {
 	Text   string
 	JSON   json.RawMessage
 	Reader io.ReadCloser // the receiver closes it, which also stops its producer
+
+	// Kept are blobs the handler has kept beside it and names in Text, such as pictures. The
+	// conversation the call is made in can read them.
+	Kept []string
 
 	Label        *label.Label // also of an error; nil: the definition's Source, for the operator only
 	CostMicroUSD int64
