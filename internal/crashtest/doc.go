@@ -6,6 +6,10 @@
 // client go on as a client does (it sends again, with the same key, what it got no
 // answer to) and looks at the store and at the world outside.
 //
+// The same is done with a conversation on every chat network, each a fake of the test's own
+// that keeps its rules: what people write is heard once, and answered once, or shown as
+// uncertain where the network cannot tell.
+//
 // Another test kills a daemon in the middle of a program of an agent, whose children
 // went into sessions of their own, and looks for what is left of it.
 //

@@ -6,4 +6,4 @@ package crashtest
 const loopFirst, loopStride = 0, 1
 
 // And every pass of a chat.
-const chatFirst, chatStride = 0, 1
+const chatFirst, chatStride, wacliStride, wacliPeople = 0, 1, 1, 2

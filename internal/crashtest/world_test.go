@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/channel/whatsapp/whatsapptest"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/wire"
@@ -38,6 +39,7 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	whatsapptest.Main()
 	code := m.Run()
 	if path, err := program(); code >= 0 && err == nil {
 		_ = os.RemoveAll(filepath.Dir(path)) // a directory left in the temporary one harms nobody
@@ -101,6 +103,7 @@ type life struct {
 	world  string // the file of the world outside
 	in     instance.Instance
 	client *wire.Client
+	listen string // where networks call it; "off" by default
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -111,7 +114,7 @@ type life struct {
 
 func newLife(t *testing.T, kind dbtest.Kind, kills ...string) *life {
 	t.Helper()
-	l := &life{t: t, name: strings.Join(kills, " then "), dir: t.TempDir(), dsn: "sqlite", kills: kills}
+	l := &life{t: t, name: strings.Join(kills, " then "), dir: t.TempDir(), dsn: "sqlite", listen: "off", kills: kills}
 	l.world = l.path("world")
 	if kind == dbtest.KindPostgres {
 		l.dsn = dbtest.PostgresDSN(t)
@@ -174,7 +177,7 @@ func (l *life) start() {
 	l.cmd = exec.Command(path, "up")
 	l.cmd.Dir = l.dir
 	l.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + l.home(), "OMBUD_LISTEN_ADDRESS=off", "CRASH_WORLD=" + l.world,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "OMBUD_HOME=" + l.home(), "OMBUD_LISTEN_ADDRESS=" + l.listen, "CRASH_WORLD=" + l.world,
 		"FAILPOINT_LOG=" + l.path(fmt.Sprintf("passes%d", l.deaths)), "FAILPOINT_KILL=" + kill,
 	}
 	if l.dsn != "sqlite" {
