@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,9 +37,12 @@ type Agents interface {
 
 // Secrets keeps the secret parts of channels.
 type Secrets interface {
-	Put(ctx context.Context, name, value string) error
 	Get(ctx context.Context, name string) (string, error)
-	Drop(ctx context.Context, name string) error
+	// PutTx and DropTx keep and forget one as part of tx. NotFound if there is none to forget.
+	PutTx(ctx context.Context, tx *db.Tx, name, value string) error
+	DropTx(ctx context.Context, tx *db.Tx, name string) error
+	// Hide takes a value that is not kept yet out of what is shown.
+	Hide(name, value string)
 }
 
 // Deps are the parts the channels use.
@@ -188,7 +192,7 @@ func (c *Channels) connect(x row) (*line, error) {
 		if !known {
 			err = fault.New(fault.Config, "this version of ombud knows no channel of kind %q", x.kind)
 		} else {
-			a, err = kind.Make(c.setup(x.name, kind, x.body.Settings))
+			a, err = kind.Make(c.setup(x.name, kind, x.body.Settings, nil))
 		}
 	}
 	l.set(x, kind, a, err)
@@ -196,10 +200,14 @@ func (c *Channels) connect(x row) (*line, error) {
 	return l, nil
 }
 
-func (c *Channels) setup(name string, k Kind, s Settings) Setup {
+// setup is what an adapter is made from. given are secret parts that are not kept yet.
+func (c *Channels) setup(name string, k Kind, s Settings, given map[string]string) Setup {
 	return Setup{
 		Name: name, Values: s.values(k), Environ: c.Environ, Logger: c.Logger.With("channel", name),
 		Secret: func(ctx context.Context, part string) (string, error) {
+			if value, ok := given[part]; ok {
+				return value, nil
+			}
 			return c.Secrets.Get(ctx, secretName(name, part))
 		},
 	}
@@ -265,29 +273,28 @@ func (c *Channels) Add(ctx context.Context, a Adding, by string) (Info, error) {
 	}
 	x := row{name: a.Name, kind: k.Name, body: body{By: by, Settings: Settings{Strangers: Ignore}}}
 	if _, err := c.line(a.Name); err == nil {
-		return Info{}, fault.New(fault.Conflict, "there is a channel %s", a.Name).WithHint("ombud channel set changes it; give the new one another name")
+		return Info{}, errTaken(a.Name)
 	}
 	if err := c.fill(ctx, &x.body.Settings, k, a); err != nil {
 		return Info{}, err
 	}
-	if _, err := k.Make(c.setup(x.name, k, x.body.Settings)); err != nil {
+	given := c.given(a)
+	adapter, err := k.Make(c.setup(x.name, k, x.body.Settings, given))
+	if err != nil {
 		return Info{}, err
 	}
-	if err := c.keepSecrets(ctx, a); err != nil {
+	if x.body.Me, err = c.ask(ctx, k, adapter); err != nil && !a.Uncheck {
 		return Info{}, err
 	}
-	me, err := c.ask(ctx, x, k)
-	if err != nil && !a.Uncheck {
-		c.dropGiven(ctx, a)
-		return Info{}, err
-	}
-	x.body.Me = me
 	err = c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		x.added = tx.Now()
-		if _, err := tx.Exec(ctx, "UPDATE channels SET cursor = NULL WHERE name = $1 AND removed <> 0", x.name); err != nil {
+		if err := c.insertTx(ctx, tx, x); err != nil {
 			return err
 		}
-		return c.putTx(ctx, tx, x, KindAdded, by)
+		if err := c.keepSecretsTx(ctx, tx, a.Name, given); err != nil {
+			return err
+		}
+		return c.tellTx(ctx, tx, x, KindAdded, by)
 	})
 	if err != nil {
 		return Info{}, err
@@ -297,6 +304,10 @@ func (c *Channels) Add(ctx context.Context, a Adding, by string) (Info, error) {
 		return Info{}, err
 	}
 	return l.info(), nil
+}
+
+func errTaken(name string) error {
+	return fault.New(fault.Conflict, "there is a channel %s", name).WithHint("ombud channel set changes it; give the new one another name")
 }
 
 func (c *Channels) kindNames() (names []string) {
@@ -338,43 +349,39 @@ func (c *Channels) fill(ctx context.Context, s *Settings, k Kind, a Adding) erro
 	return nil
 }
 
-func (c *Channels) keepSecrets(ctx context.Context, a Adding) error {
+// given are the secrets a channel is given, which nothing shows from here on.
+func (c *Channels) given(a Adding) map[string]string {
+	out := map[string]string{}
 	for part, value := range a.Secrets {
-		if err := c.Secrets.Put(ctx, secretName(a.Name, part), strings.TrimSpace(value)); err != nil {
-			c.dropGiven(ctx, a)
+		out[part] = strings.TrimSpace(value)
+		c.Secrets.Hide(secretName(a.Name, part), out[part])
+	}
+	return out
+}
+
+func (c *Channels) keepSecretsTx(ctx context.Context, tx *db.Tx, name string, values map[string]string) error {
+	for _, part := range slices.Sorted(maps.Keys(values)) {
+		if err := c.Secrets.PutTx(ctx, tx, secretName(name, part), strings.TrimSpace(values[part])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropGiven forgets the secrets that a channel which was not added was given.
-func (c *Channels) dropGiven(ctx context.Context, a Adding) {
-	for part := range a.Secrets {
-		c.dropSecret(ctx, a.Name, part)
-	}
-}
-
-func (c *Channels) dropSecrets(ctx context.Context, name string, k Kind) {
+func (c *Channels) dropSecretsTx(ctx context.Context, tx *db.Tx, name string, k Kind) error {
 	for _, p := range k.Needs {
-		if p.Secret {
-			c.dropSecret(ctx, name, p.Name)
+		if !p.Secret {
+			continue
+		}
+		if err := c.Secrets.DropTx(ctx, tx, secretName(name, p.Name)); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
 		}
 	}
+	return nil
 }
 
-func (c *Channels) dropSecret(ctx context.Context, name, part string) {
-	if err := c.Secrets.Drop(context.WithoutCancel(ctx), secretName(name, part)); err != nil && !fault.Is(err, fault.NotFound) {
-		c.Logger.Warn("forget a secret of a channel", "channel", name, "part", part, "error", err)
-	}
-}
-
-// ask asks the network who ombud is.
-func (c *Channels) ask(ctx context.Context, x row, k Kind) (Me, error) {
-	a, err := k.Make(c.setup(x.name, k, x.body.Settings))
-	if err != nil {
-		return Me{}, err
-	}
+// ask asks the network of an adapter who ombud is.
+func (c *Channels) ask(ctx context.Context, k Kind, a Adapter) (Me, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Check, fault.New(fault.Timeout, "%s did not answer within %s", k.Name, c.cfg.Check))
 	defer cancel()
 	return check(ctx, a)
@@ -398,18 +405,14 @@ func (c *Channels) Set(ctx context.Context, ch Change, by string) (Info, error) 
 			return Info{}, fault.New(fault.Invalid, "a channel of kind %s has no secret %q", l.kindOf().Name, part)
 		}
 	}
-	return c.change(ctx, l, KindChanged, by, func(x *row) error {
+	keep := func(ctx context.Context, tx *db.Tx) error { return c.keepSecretsTx(ctx, tx, ch.Name, ch.Secrets) }
+	return c.change(ctx, l, KindChanged, by, keep, func(x *row) error {
 		k := l.kindOf()
 		if err := x.body.Settings.SetAll(k, ch.Values); err != nil {
 			return err
 		}
 		if len(ch.Values) > 0 && k.Make != nil { // what cannot be used is refused, and the channel goes on as it was
-			if _, err := k.Make(c.setup(x.name, k, x.body.Settings)); err != nil {
-				return err
-			}
-		}
-		for part, value := range ch.Secrets { // last: nothing that can be refused comes after it
-			if err := c.Secrets.Put(ctx, secretName(ch.Name, part), strings.TrimSpace(value)); err != nil {
+			if _, err := k.Make(c.setup(x.name, k, x.body.Settings, nil)); err != nil {
 				return err
 			}
 		}
@@ -452,32 +455,52 @@ func (c *Channels) pause(ctx context.Context, name, by string, paused bool) (Inf
 	if err != nil {
 		return Info{}, err
 	}
-	return c.change(ctx, l, KindChanged, by, func(x *row) error { x.paused = paused; return nil })
+	return c.change(ctx, l, KindChanged, by, nil, func(x *row) error { x.paused = paused; return nil })
 }
 
-// Remove ends a channel and forgets its secrets. What is still to be said through it
-// fails; its conversations stay.
+// Remove ends a channel, forgets its secrets and fails what is still to be said through it,
+// which is shown among the dead letters. Its conversations stay.
 func (c *Channels) Remove(ctx context.Context, name, by string) error {
 	l, err := c.line(name)
 	if err != nil {
 		return err
 	}
 	k := l.kindOf()
-	_, err = c.change(ctx, l, KindRemoved, by, func(x *row) error { x.removed = c.DB.Time(); return nil })
-	if err == nil {
-		c.dropSecrets(ctx, name, k)
+	end := func(ctx context.Context, tx *db.Tx) error {
+		if err := c.dropSecretsTx(ctx, tx, name, k); err != nil {
+			return err
+		}
+		return c.Outbox.FailTx(ctx, tx, name, errRemoved(name))
 	}
+	_, err = c.change(ctx, l, KindRemoved, by, end, func(x *row) error { x.removed = c.DB.Time(); return nil })
 	return err
 }
 
-func (c *Channels) change(ctx context.Context, l *line, kind, by string, change func(x *row) error) (Info, error) {
+func errRemoved(name string) error { return fault.New(fault.Denied, "channel %s was removed", name) }
+
+// change changes the row of a channel and what besides has to change in the same commit, and
+// uses it at once.
+func (c *Channels) change(ctx context.Context, l *line, kind, by string, besides func(context.Context, *db.Tx) error, change func(x *row) error) (Info, error) {
 	l.changing.Lock()
 	defer l.changing.Unlock()
 	x := l.rowOf()
+	if x.removed != 0 { // while we waited
+		return Info{}, fault.New(fault.NotFound, "channel %s was removed", l.name)
+	}
 	if err := change(&x); err != nil {
 		return Info{}, err
 	}
-	if err := c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return c.putTx(ctx, tx, x, kind, by) }); err != nil {
+	err := c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		err := c.putTx(ctx, tx, x)
+		if err == nil && besides != nil {
+			err = besides(ctx, tx)
+		}
+		if err != nil {
+			return err
+		}
+		return c.tellTx(ctx, tx, x, kind, by)
+	})
+	if err != nil {
 		return Info{}, err
 	}
 	if _, err := c.connect(x); err != nil {
@@ -492,7 +515,15 @@ func (c *Channels) Test(ctx context.Context, name string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	me, err := c.ask(ctx, l.rowOf(), l.kindOf())
+	k, x := l.kindOf(), l.rowOf()
+	if k.Make == nil {
+		return Info{}, fault.New(fault.Config, "this version of ombud knows no channel of kind %q", x.kind)
+	}
+	a, err := k.Make(c.setup(name, k, x.body.Settings, nil))
+	if err != nil {
+		return Info{}, err
+	}
+	me, err := c.ask(ctx, k, a)
 	if err != nil {
 		return Info{}, err
 	}

@@ -28,7 +28,7 @@ func (l *line) Up(me Me) {
 	defer l.changing.Unlock()
 	x = l.rowOf()
 	x.body.Me = me
-	err := l.c.DB.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return l.c.putTx(ctx, tx, x, "", "") })
+	err := l.c.DB.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return l.c.putTx(ctx, tx, x) })
 	if err != nil {
 		l.c.Logger.Warn("keep who ombud is", "channel", l.name, "error", err)
 		return

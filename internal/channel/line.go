@@ -136,7 +136,7 @@ func (l *line) ready() (Adapter, error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.row.removed != 0:
-		return nil, fault.New(fault.Denied, "channel %s was removed", l.name)
+		return nil, errRemoved(l.name)
 	case l.row.paused:
 		return nil, fault.New(fault.Unavailable, "channel %s is paused", l.name).WithHint("ombud channel resume %s", l.name)
 	case l.adapter == nil:

@@ -193,6 +193,35 @@ func TestOneChatGetsSoManyMessagesAMinute(t *testing.T) {
 	})
 }
 
+// What waits is failed by the commit that removes its channel, and shown.
+func TestWhatWaitsForARemovedChannelFailsWithIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		if _, err := s.Pause(t.Context(), "net", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{s.say("one", nil), s.say("two", nil), s.say("else", func(m *outbox.Message) { m.Conversation = "chat2" })}
+		s.until("all were tried", func() bool { return s.item(ids[0]).Error != "" && s.item(ids[2]).Error != "" })
+		s.Outbox.Stop() // nothing is tried any more
+		if err := s.Remove(t.Context(), "net", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if it := s.item(id); it.State != outbox.Failed || it.ErrorClass != fault.Denied || !strings.Contains(it.Error, "removed") {
+				t.Errorf("%+v", it)
+			}
+		}
+		var letters int64
+		err := s.db.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+			return q.QueryRow(ctx, "SELECT count(*) FROM dead_letters WHERE name = 'net'").Scan(&letters)
+		})
+		if err != nil || letters != 3 {
+			t.Errorf("%d dead letters, %v", letters, err)
+		}
+	})
+}
+
 // life is what a victim does: it sends the one message of a store, and dies at a place.
 type life struct {
 	DSN, Net string // Net is the file that stands for the network: a line for each piece

@@ -126,8 +126,18 @@ func (c *talks) told() []string {
 
 type secretMap map[string]string
 
-func (m secretMap) Put(_ context.Context, name, value string) error { m[name] = value; return nil }
-func (m secretMap) Drop(_ context.Context, name string) error       { delete(m, name); return nil }
+func (m secretMap) PutTx(_ context.Context, tx *db.Tx, name, value string) error {
+	tx.AfterCommit(func() { m[name] = value })
+	return nil
+}
+
+func (m secretMap) DropTx(_ context.Context, tx *db.Tx, name string) error {
+	tx.AfterCommit(func() { delete(m, name) })
+	return nil
+}
+
+func (m secretMap) Hide(string, string) {}
+
 func (m secretMap) Get(_ context.Context, name string) (string, error) {
 	if v, ok := m[name]; ok {
 		return v, nil

@@ -68,24 +68,50 @@ func (c *Channels) openBody(name string, sealed []byte) (b body, err error) {
 	return b, err
 }
 
-// putTx writes a channel and tells of it.
-func (c *Channels) putTx(ctx context.Context, tx *db.Tx, x row, kind, by string) error {
-	x.body.Name = x.name
-	plain, err := json.Marshal(x.body)
+// insertTx writes a channel that was not there, or was removed. Conflict if there is one.
+func (c *Channels) insertTx(ctx context.Context, tx *db.Tx, x row) error {
+	sealed, err := c.sealBody(x)
 	if err != nil {
-		return fault.New(fault.Internal, "body of channel %s: %w", x.name, err)
+		return err
+	}
+	n, err := tx.Exec(ctx, `INSERT INTO channels (name, kind, body, cursor, paused, added, removed) VALUES ($1, $2, $3, NULL, 0, $4, 0)
+		ON CONFLICT (name) DO UPDATE SET kind = $2, body = $3, cursor = NULL, paused = 0, added = $4, removed = 0 WHERE channels.removed <> 0`,
+		x.name, x.kind, sealed, x.added)
+	if err == nil && n == 0 {
+		err = errTaken(x.name)
+	}
+	return err
+}
+
+// putTx writes a channel that is there. NotFound if it was removed meanwhile.
+func (c *Channels) putTx(ctx context.Context, tx *db.Tx, x row) error {
+	sealed, err := c.sealBody(x)
+	if err != nil {
+		return err
 	}
 	paused := int64(0)
 	if x.paused {
 		paused = 1
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO channels (name, kind, body, cursor, paused, added, removed) VALUES ($1, $2, $3, NULL, $4, $5, $6)
-		ON CONFLICT (name) DO UPDATE SET kind = $2, body = $3, paused = $4, added = $5, removed = $6`,
-		x.name, x.kind, c.Vault.Seal(vault.ChannelBody, x.name, plain), paused, x.added, x.removed)
-	if err != nil || kind == "" {
-		return err
+	n, err := tx.Exec(ctx, "UPDATE channels SET body = $1, paused = $2, removed = $3 WHERE name = $4 AND removed = 0", sealed, paused, x.removed, x.name)
+	if err == nil && n == 0 {
+		err = fault.New(fault.NotFound, "channel %s was removed", x.name)
 	}
-	_, err = c.Log.AppendTx(ctx, tx, eventlog.New{
+	return err
+}
+
+func (c *Channels) sealBody(x row) ([]byte, error) {
+	x.body.Name = x.name
+	plain, err := json.Marshal(x.body)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "body of channel %s: %w", x.name, err)
+	}
+	return c.Vault.Seal(vault.ChannelBody, x.name, plain), nil
+}
+
+// tellTx leaves the event of a change and its record.
+func (c *Channels) tellTx(ctx context.Context, tx *db.Tx, x row, kind, by string) error {
+	_, err := c.Log.AppendTx(ctx, tx, eventlog.New{
 		Stream: "channel:" + x.name, Kind: kind, Actor: by, Expect: eventlog.Any,
 		Data: changeData{Name: x.name, Kind: x.kind, Paused: x.paused, Settings: x.body.Settings},
 	})

@@ -64,18 +64,20 @@ func (d *Daemon) undelivered(ctx context.Context, tx *db.Tx, it outbox.Item) err
 // channelSecrets keeps the secret parts of channels among the others.
 type channelSecrets struct{ *secret.Secrets }
 
-func (s channelSecrets) Put(ctx context.Context, name, value string) error {
-	_, err := s.Set(ctx, secret.Setting{Name: name, Value: []byte(value)}, secret.ByOperator)
+func (s channelSecrets) PutTx(ctx context.Context, tx *db.Tx, name, value string) error {
+	_, err := s.SetTx(ctx, tx, secret.Setting{Name: name, Value: []byte(value)}, secret.ByOperator)
 	return err
 }
+
+func (s channelSecrets) Hide(name, value string) { s.Secrets.Hide(name, []byte(value)) }
 
 func (s channelSecrets) Get(ctx context.Context, name string) (string, error) {
 	v, err := s.Resolve(ctx, name)
 	return v.Reveal(), err
 }
 
-func (s channelSecrets) Drop(ctx context.Context, name string) error {
-	_, err := s.Remove(ctx, name, secret.ByOperator)
+func (s channelSecrets) DropTx(ctx context.Context, tx *db.Tx, name string) error {
+	_, err := s.RemoveTx(ctx, tx, name, secret.ByOperator)
 	return err
 }
 

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/ombud-run/ombud/internal/channel/telegram/telegramtest"
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -173,4 +175,45 @@ func explained(t *testing.T, c *wire.Client, text string, parts ...string) {
 		return
 	}
 	t.Errorf("no event has %q", text)
+}
+
+// TestOfManyWhoAddAChannelOneDoes lets several add a channel of one name at the same time,
+// each with a token of another bot: one is there then, with its own token.
+func TestOfManyWhoAddAChannelOneDoes(t *testing.T) {
+	t.Parallel()
+	bots := []*telegramtest.Server{telegramtest.New(t), telegramtest.New(t), telegramtest.New(t)}
+	for i, b := range bots {
+		b.Token = fmt.Sprintf("%d:AAtoken-of-its-own-%d", 700000+i, i)
+	}
+	c, _ := up(t, options(t, ""))
+	for round := range 5 {
+		errs := make([]error, len(bots))
+		var all sync.WaitGroup
+		for i, b := range bots {
+			all.Go(func() {
+				_, errs[i] = c.ChannelAdd(t.Context(), wire.ChannelAddRequest{
+					Name: "bot", Kind: "telegram", Values: []wire.ChannelValue{{Name: "api_url", Value: b.URL}},
+					Secrets: []wire.ChannelSecret{{Part: "token", Value: []byte(b.Token)}},
+				})
+			})
+		}
+		all.Wait()
+		added := 0
+		for _, err := range errs {
+			if err == nil {
+				added++
+			} else if !fault.Is(err, fault.Conflict) {
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		if _, err := c.ChannelTest(t.Context(), wire.ChannelRequest{Name: "bot"}); added != 1 || err != nil {
+			t.Errorf("round %d: %d were added, and the one with its token: %v", round, added, err)
+		}
+		if _, err := c.ChannelRemove(t.Context(), wire.ChannelRequest{Name: "bot"}); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := c.SecretList(t.Context()); err != nil || len(left.Secrets) != 0 {
+			t.Errorf("round %d: secrets are left: %+v %v", round, left.Secrets, err)
+		}
+	}
 }

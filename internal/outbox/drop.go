@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // DropAll skips everything that waits to be sent or was being sent when its daemon
@@ -51,3 +52,27 @@ func (o *Outbox) drop(ctx context.Context, id, by, note string) error {
 	}
 	return err
 }
+
+// FailTx fails, as part of tx, everything of a channel that waits to be sent: nothing will be
+// any more, for the reason given. What is under way ends as it ends. Of more than maxFailed
+// the rest fails when it would be sent.
+func (o *Outbox) FailTx(ctx context.Context, tx *db.Tx, channel string, reason error) error {
+	ids, err := db.All(ctx, tx, db.Column[string], "SELECT id FROM outbox WHERE channel = $1 AND state = 'queued' ORDER BY seq LIMIT $2", channel, int64(maxFailed))
+	for _, id := range ids {
+		if err != nil {
+			return err
+		}
+		var it Item
+		it, err = o.move(ctx, tx, id, func(it *Item) error {
+			it.State, it.ErrorClass, it.Error = Failed, fault.ClassOf(reason), reason.Error()
+			return nil
+		})
+		if err == nil {
+			err = o.tellEnd(ctx, tx, &it)
+		}
+	}
+	return err
+}
+
+// maxFailed is how many items fail in one commit.
+const maxFailed = 1000

@@ -101,46 +101,67 @@ func (s *Secrets) know(b row) { s.hide.Register(b.Name, b.Value) }
 // Set sets a secret, whatever it was before. by has to be the operator. Errors:
 // Denied; Invalid for a name, value or host that cannot be used, which none repeats;
 // Conflict if there are too many.
-func (s *Secrets) Set(ctx context.Context, n Setting, by string) (Info, error) {
+func (s *Secrets) Set(ctx context.Context, n Setting, by string) (i Info, err error) {
+	err = s.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		i, err = s.SetTx(ctx, tx, n, by)
+		return err
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	return i, nil
+}
+
+// SetTx is Set as part of tx. The value is hidden from what is shown from then on, also if
+// tx does not commit.
+func (s *Secrets) SetTx(ctx context.Context, tx *db.Tx, n Setting, by string) (Info, error) {
 	if err := mayChange(by); err != nil {
 		return Info{}, err
 	}
-	if err := CheckName(n.Name); err != nil {
-		return Info{}, err
-	}
-	switch {
-	case len(bytes.TrimSpace(n.Value)) == 0:
-		return Info{}, fault.New(fault.Invalid, "the value of secret %s is empty", n.Name).WithHint("ombud secret rm %s removes one", n.Name)
-	case len(n.Value) > MaxValue:
-		return Info{}, fault.New(fault.Invalid, "the value of secret %s has %d bytes, the most is %d", n.Name, len(n.Value), MaxValue).
-			WithHint("keep the large part in a file and the key to it as the secret")
-	}
-	hosts, err := checkHosts(n.Hosts)
+	b, err := s.checked(n, by)
 	if err != nil {
 		return Info{}, err
 	}
-	b := row{body: body{Name: n.Name, Value: n.Value, Hosts: hosts, By: by}}
 	s.know(b) // before it can be in anything; should the commit fail, nothing is lost by it
-	err = s.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		before, err := s.load(ctx, tx, n.Name)
-		missing := fault.Is(err, fault.NotFound)
-		if err != nil && !missing && !fault.Is(err, fault.Verification) { // a damaged row is replaced
-			return err
-		}
+	before, err := s.load(ctx, tx, n.Name)
+	missing := fault.Is(err, fault.NotFound)
+	if err == nil || missing || fault.Is(err, fault.Verification) { // a damaged row is replaced
 		b.Version, b.At, b.used = before.Version+1, tx.Now(), 0
-		if err := s.put(ctx, tx, b, before.Version, missing); err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, b, KindSet, by)
-	})
+		err = s.put(ctx, tx, b, before.Version, missing)
+	}
+	if err == nil {
+		err = s.tell(ctx, tx, b, KindSet, by)
+	}
 	if err != nil {
 		return Info{}, fmt.Errorf("set secret %s: %w", n.Name, err)
 	}
-	s.mu.Lock()
-	delete(s.used, n.Name) // it was the other value
-	s.mu.Unlock()
-	return s.info(b), nil
+	tx.AfterCommit(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.used, n.Name) // it was the other value
+	})
+	i := s.info(b)
+	i.UsedAt = 0
+	return i, nil
 }
+
+func (s *Secrets) checked(n Setting, by string) (row, error) {
+	if err := CheckName(n.Name); err != nil {
+		return row{}, err
+	}
+	switch {
+	case len(bytes.TrimSpace(n.Value)) == 0:
+		return row{}, fault.New(fault.Invalid, "the value of secret %s is empty", n.Name).WithHint("ombud secret rm %s removes one", n.Name)
+	case len(n.Value) > MaxValue:
+		return row{}, fault.New(fault.Invalid, "the value of secret %s has %d bytes, the most is %d", n.Name, len(n.Value), MaxValue).
+			WithHint("keep the large part in a file and the key to it as the secret")
+	}
+	hosts, err := checkHosts(n.Hosts)
+	return row{body: body{Name: n.Name, Value: n.Value, Hosts: hosts, By: by}}, err
+}
+
+// Hide takes a value out of what is shown, before it is set or without that.
+func (s *Secrets) Hide(name string, value []byte) { s.hide.Register(name, value) }
 
 func mayChange(by string) error {
 	if by != ByOperator {
@@ -178,28 +199,34 @@ func (s *Secrets) put(ctx context.Context, tx *db.Tx, b row, was int64, missing 
 }
 
 // Remove removes a secret, also one whose row is damaged. NotFound if there is none.
-func (s *Secrets) Remove(ctx context.Context, name, by string) (Info, error) {
+func (s *Secrets) Remove(ctx context.Context, name, by string) (i Info, err error) {
+	err = s.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		i, err = s.RemoveTx(ctx, tx, name, by)
+		return err
+	})
+	return i, err
+}
+
+// RemoveTx is Remove as part of tx.
+func (s *Secrets) RemoveTx(ctx context.Context, tx *db.Tx, name, by string) (Info, error) {
 	if err := mayChange(by); err != nil {
 		return Info{}, err
 	}
 	if err := CheckName(name); err != nil {
 		return Info{}, err
 	}
-	var b row
-	err := s.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-		if b, err = s.load(ctx, tx, name); err != nil && !fault.Is(err, fault.Verification) {
-			return err
-		}
-		b.Name = name
-		n, err := tx.Exec(ctx, "DELETE FROM secrets WHERE name = $1 AND version = $2", name, b.Version)
-		if err == nil && n == 0 {
-			err = fault.New(fault.Conflict, "secret %s was changed meanwhile", name)
-		}
-		if err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, b, KindRemoved, by)
-	})
+	b, err := s.load(ctx, tx, name)
+	if err != nil && !fault.Is(err, fault.Verification) {
+		return Info{}, err
+	}
+	b.Name = name
+	n, err := tx.Exec(ctx, "DELETE FROM secrets WHERE name = $1 AND version = $2", name, b.Version)
+	if err == nil && n == 0 {
+		err = fault.New(fault.Conflict, "secret %s was changed meanwhile", name)
+	}
+	if err == nil {
+		err = s.tell(ctx, tx, b, KindRemoved, by)
+	}
 	return s.info(b), err
 }
 

@@ -172,7 +172,7 @@ func (r *Remote) Add(ctx context.Context, name, by string) (Adapter, string, err
 	return a, name + "." + hex.EncodeToString(secret), r.connect(a)
 }
 
-// Remove ends an adapter: its credential is good no longer.
+// Remove ends an adapter: its credential is good no longer, and what waits for it fails.
 func (r *Remote) Remove(ctx context.Context, name, by string) error {
 	err := r.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		n, err := tx.Exec(ctx, "UPDATE adapters SET removed = $1 WHERE name = $2 AND removed = 0", tx.Now(), name)
@@ -180,6 +180,9 @@ func (r *Remote) Remove(ctx context.Context, name, by string) error {
 			err = noAdapter(name)
 		}
 		if err != nil {
+			return err
+		}
+		if err := r.Outbox.FailTx(ctx, tx, Prefix+name, errRemoved(name)); err != nil {
 			return err
 		}
 		return r.tell(ctx, tx, Adapter{Name: name}, KindRemoved, by)

@@ -89,6 +89,13 @@ func (l *line) setRemoved(removed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.removed = removed
+	for key, h := range l.waiting {
+		if removed && h.times == 0 { // nobody will ask for it
+			delete(l.waiting, key)
+			h.what = Settlement{Key: key, Result: Refused, Error: errRemoved(l.name).Error()}
+			close(h.done)
+		}
+	}
 	l.wake()
 }
 
@@ -211,7 +218,7 @@ func (l *line) where(ctx context.Context, it outbox.Item) (agent.Address, channe
 		return err
 	})
 	if removed {
-		return conv.Address, set, l.errRemoved()
+		return conv.Address, set, errRemoved(l.name)
 	}
 	if err != nil {
 		return conv.Address, set, fault.New(fault.Unavailable, "where to send it: %w", err)
@@ -219,7 +226,7 @@ func (l *line) where(ctx context.Context, it outbox.Item) (agent.Address, channe
 	return conv.Address, set, nil
 }
 
-func (l *line) errRemoved() error { return fault.New(fault.Denied, "adapter %s was removed", l.name) }
+func errRemoved(name string) error { return fault.New(fault.Denied, "adapter %s was removed", name) }
 
 // put lets an item wait for the adapter to ask.
 func (l *line) put(ad agent.Address, it outbox.Item, again bool) (*handout, error) {
@@ -229,7 +236,7 @@ func (l *line) put(ad agent.Address, it outbox.Item, again bool) (*handout, erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.removed {
-		return nil, l.errRemoved()
+		return nil, errRemoved(l.name)
 	}
 	if s, ok := l.early[it.ID]; ok {
 		delete(l.early, it.ID)

@@ -254,6 +254,28 @@ func TestACredentialIsGoodUntilItsAdapterIsRemoved(t *testing.T) {
 	})
 }
 
+// What waits for an adapter fails with it, whether the outbox has it or it is on offer.
+func TestWhatWaitsForARemovedAdapterFailsWithIt(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := setup(t, d)
+		b.cfg.Offer, b.cfg.Pause = time.Hour, time.Hour
+		b.add("tg")
+		offered := b.say("a", "one")
+		waits := b.say("a", "two") // behind it
+		b.becomes(offered.ID, outbox.Sending)
+		if err := b.Remove(t.Context(), "tg", "operator"); err != nil {
+			t.Fatal(err)
+		}
+		if it, err := b.box.Get(t.Context(), waits.ID); err != nil || it.State != outbox.Failed || !strings.Contains(it.Error, "removed") {
+			t.Errorf("what waited: %+v %v", it, err)
+		}
+		if it := b.becomes(offered.ID, outbox.Failed); !strings.Contains(it.Error, "removed") {
+			t.Errorf("what was on offer: %+v", it)
+		}
+	})
+}
+
 // What a message may do depends on its sender and its chat, never on what it or
 // the adapter says beside.
 func TestAMessageIsRankedByItsSender(t *testing.T) {
