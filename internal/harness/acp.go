@@ -9,6 +9,8 @@ import (
 type acp struct {
 	fresh  bool // the next words begin a new text
 	denied bool // the last thing that happened is that a tool was refused
+
+	edits map[string][]string // the files of editing tools that have not ended, by their ids
 }
 
 type acpLine struct {
@@ -18,7 +20,6 @@ type acpLine struct {
 		Session string      `json:"sessionId"`
 		Update  acpUpdate   `json:"update"`
 		Call    acpToolCall `json:"toolCall"`
-		Path    string      `json:"path"`
 	} `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  struct {
@@ -84,9 +85,7 @@ func (a *acp) line(b *book, raw []byte) {
 			b.call(c.ID, c.Title, string(c.Input))
 		}
 		b.permission(Permission{ToolID: c.ID, Tool: c.Title, Input: string(c.Input), Decision: Asked})
-	case "fs/write_text_file": // asked of us, even by an agent that was told we cannot
-		b.touched(l.Params.Path, "write")
-	case "fs/read_text_file":
+	case "fs/write_text_file", "fs/read_text_file": // asked of us, even by an agent that was told we cannot
 	default:
 		b.unknown(l.Method)
 	}
@@ -117,14 +116,16 @@ func (a *acp) update(b *book, u *acpUpdate) {
 func (a *acp) tool(b *book, u *acpUpdate) {
 	b.call(u.ID, u.Title, string(u.Input))
 	a.denied = false
+	a.edit(b, u)
 	switch u.Status {
 	case "completed":
 		b.result(u.ID, ToolOK, a.output(b, u))
 		b.decided(u.ID, Allowed)
-		if u.Kind == "edit" {
-			for _, at := range u.Locations {
-				b.touched(at.Path, u.Kind)
-			}
+		if t := b.find(u.ID); t != nil && t.path != "" {
+			break // its input named the file
+		}
+		for _, path := range a.edits[word(u.ID)] {
+			b.touched(path, "edit")
 		}
 	case "failed":
 		output := a.output(b, u)
@@ -133,6 +134,24 @@ func (a *acp) tool(b *book, u *acpUpdate) {
 			a.denied = true
 		}
 		b.result(u.ID, ToolError, output)
+	}
+}
+
+// edit remembers which files a tool edits: the update that says it is done need not.
+func (a *acp) edit(b *book, u *acpUpdate) {
+	if u.Kind != "edit" || len(u.Locations) == 0 {
+		return
+	}
+	if a.edits == nil {
+		a.edits = map[string][]string{}
+	}
+	id := word(u.ID)
+	if _, had := a.edits[id]; !had && len(a.edits) >= maxTools {
+		return
+	}
+	a.edits[id] = nil
+	for _, at := range u.Locations[:min(len(u.Locations), maxFiles)] {
+		a.edits[id] = append(a.edits[id], b.cut(at.Path, maxPath, "path"))
 	}
 }
 
