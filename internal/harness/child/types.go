@@ -3,6 +3,7 @@ package child
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/confine"
@@ -16,12 +17,12 @@ type Task struct {
 	Args0   []string // words before ours: a script of an interpreter, or the arguments a generic ACP agent is started with
 	Version string   // as Probe told it; "" if it was not asked
 
-	Model  string // "" is the CLI's own choice
+	Model  string // "" is the CLI's own choice; of opencode and pi "provider/model"
 	Prompt string
 	System string // added to the CLI's own instructions
 
 	Session    string // the session to go on with; "" begins a new one
-	NewSession string // a UUID for a new session, where the CLI takes one: see TakesSession
+	NewSession string // a UUID for a new session; only where TakesSession
 
 	Dir   string // where it works, absolute
 	Write bool   // it may change Dir, by asking Permit where it can ask; false: it reads
@@ -29,7 +30,7 @@ type Task struct {
 	State string // where this daemon lets this CLI keep what it keeps, absolute; never the operator's own
 
 	Env     []string // credentials, "NAME=value"; never on a command line, never logged
-	BaseURL string   // of the model's API; "" is the CLI's own
+	BaseURL string   // of the model's API, as the CLI takes it: with /v1 for codex and opencode; "" is the CLI's own
 	MCP     *MCP     // nil: it reaches no MCP server
 
 	Wall  time.Duration // the whole run; 0: no limit
@@ -109,6 +110,7 @@ const (
 	ReasonWall      = "wall_clock"  // Task.Wall ran out
 	ReasonQuiet     = "no_output"   // Task.Quiet ran out
 	ReasonLingers   = "did_not_end" // it closed its output, or was told to end, and lived on
+	ReasonDeaf      = "reads_no_input"
 )
 
 // Target is a program to look at.
@@ -145,14 +147,31 @@ type Probe struct {
 // not runs its commands as it likes in a Task with Write; only its walls hold it.
 func Asks(cli harness.Name) bool { return cli != harness.Pi }
 
-// TakesSession says whether a new session can be given an id of ours, so that who
-// starts the run knows it before any output.
-func TakesSession(cli harness.Name, version string) bool {
-	switch cli {
-	case harness.Claude, harness.Gemini:
+// TakesSession says whether the new session of a task can be given an id of ours,
+// a UUID, so that who starts the run knows it before any output.
+func TakesSession(t Task) bool {
+	switch t.CLI {
+	case harness.Claude:
 		return true
+	case harness.Gemini:
+		return !t.twoWay() // by its protocol it chooses one itself
 	case harness.Pi:
-		return newPi(version)
+		return newPi(t.Version)
 	}
 	return false
 }
+
+// twoWay says whether the run is a dialogue: the agent asks, and can be interrupted.
+func (t *Task) twoWay() bool {
+	if t.CLI == harness.ACP {
+		return true
+	}
+	return t.Write && !t.Brain && Asks(t.CLI)
+}
+
+// changes says whether the agent may change its directory.
+func (t *Task) changes() bool { return t.Write && !t.Brain }
+
+// newPi says whether it is the pi that has MCP and takes session ids. Its versions
+// under the old name all begin with 0.
+func newPi(version string) bool { return version != "" && !strings.HasPrefix(version, "0.") }
