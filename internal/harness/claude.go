@@ -76,7 +76,7 @@ func (c *claude) system(b *book, l *claudeLine) {
 		b.rec.Retries++
 	case "permission_denied":
 		b.permission(Permission{ToolID: l.ToolID, Tool: l.ToolName, Decision: Refusal})
-	case "status", "ui_invalidate", "hook_started", "hook_response":
+	case "status", "ui_invalidate", "hook_started", "hook_response", "informational", "model_refusal_no_fallback":
 	default:
 		b.unknown("system/" + l.Subtype)
 	}
@@ -257,7 +257,7 @@ func (c *claude) result(b *book, raw []byte) {
 		b.permission(Permission{ToolID: d.ID, Tool: d.Tool, Input: string(d.Input), Decision: Refusal})
 	}
 	v := c.verdict(&r)
-	if v.outcome == Completed || v.outcome == Refused {
+	if !r.IsError && (v.outcome == Completed || v.outcome == Refused) {
 		b.say(r.Result)
 	} else if v.err = strings.Join(r.Errors, "\n"); v.err == "" {
 		v.err = r.Result
@@ -272,11 +272,10 @@ func (c *claude) verdict(r *claudeResult) verdict {
 		v.reason = r.Subtype
 	}
 	switch {
+	case r.StopReason == "refusal": // 2.1.332 calls it an error of the API, without a status
+		v.outcome, v.reason = Refused, r.StopReason
 	case !r.IsError && r.Subtype == "success":
 		v.outcome = Completed
-		if r.StopReason == "refusal" {
-			v.outcome, v.reason = Refused, r.StopReason
-		}
 	case strings.HasPrefix(r.Terminal, "aborted"):
 		v.outcome = Interrupted
 	case strings.HasPrefix(r.Subtype, "error_max_"), r.Terminal == "prompt_too_long":

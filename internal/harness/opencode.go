@@ -105,6 +105,8 @@ func (o *opencode) finish(b *book, l *opencodeLine) {
 	switch reason := l.Part.Reason; reason {
 	case "stop":
 		b.end(verdict{outcome: Completed, reason: reason})
+	case "content-filter":
+		b.end(verdict{outcome: Refused, reason: reason})
 	case "tool-calls": // the next step answers them; if none comes, settle says what that means
 		b.verdict.reason = reason
 	default:
@@ -114,8 +116,11 @@ func (o *opencode) finish(b *book, l *opencodeLine) {
 
 func (o *opencode) error(b *book, l *opencodeLine) {
 	v := verdict{outcome: byStatus(l.Error.Data.Status), reason: l.Error.Name, status: l.Error.Data.Status, err: l.Error.Data.Message}
-	if l.Error.Name == "ContextOverflowError" {
+	switch l.Error.Name {
+	case "ContextOverflowError":
 		v.outcome = Limit
+	case "ContentFilterError":
+		v.outcome = Refused
 	}
 	b.end(v)
 }

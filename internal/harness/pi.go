@@ -30,6 +30,7 @@ type piMessage struct {
 	Content json.RawMessage `json:"content"`
 	Model   string          `json:"model"`
 	Stop    string          `json:"stopReason"`
+	Raw     string          `json:"rawStopReason"` // the API's own, from 1.6
 	Error   string          `json:"errorMessage"`
 	Usage   struct {
 		Input  count `json:"input"`
@@ -80,7 +81,7 @@ func (p *pi) message(b *book, raw json.RawMessage) {
 	if m.Role != "assistant" {
 		return
 	}
-	p.last = piMessage{Stop: word(m.Stop), Error: b.cut(m.Error, maxError, "error")}
+	p.last = piMessage{Stop: word(m.Stop), Raw: word(m.Raw), Error: b.cut(m.Error, maxError, "error")}
 	b.model(m.Model)
 	if text := textOf(m.Content); text != "" {
 		b.say(text)
@@ -124,6 +125,8 @@ func piEnd(last piMessage) verdict {
 		return verdict{outcome: Completed, reason: last.Stop}
 	case last.Stop == "aborted":
 		v.outcome = Interrupted
+	case last.Raw == "refusal":
+		v.outcome, v.reason = Refused, last.Raw
 	case v.status != 0:
 		v.outcome = byStatus(v.status)
 	case v.err == "Connection error.", v.err == "terminated":
