@@ -1,6 +1,9 @@
 package child
 
-import "strings"
+import (
+	"net/url"
+	"strings"
+)
 
 type opencodeConfig struct {
 	Update       bool                        `json:"autoupdate"`
@@ -49,7 +52,10 @@ func (r rules) MarshalJSON() ([]byte, error) {
 
 func (p *plan) opencode(t *Task, r *room) {
 	if t.twoWay() {
-		p.args = []string{"acp"}
+		// It asks a server of its own over the loopback interface, and would do so by the
+		// proxy. That server has another name than the API may have.
+		p.args = []string{"acp", "--hostname", opencodeOwn}
+		p.set("NO_PROXY="+opencodeOwn, "no_proxy="+opencodeOwn)
 		p.talk = func(d *dialogue) talker { return newACP(d, nil) }
 	} else {
 		p.args = []string{"run", "--format", "json"}
@@ -88,7 +94,7 @@ func opencodeProviderOf(t *Task, provider, model string) opencodeProvider {
 	if t.BaseURL == "" {
 		return p
 	}
-	p.Options.BaseURL = t.BaseURL
+	p.Options.BaseURL = notOwn(t.BaseURL)
 	if n := keyOf(t.Env); n != "" {
 		p.Options.Key = "{env:" + n + "}"
 	}
@@ -98,6 +104,20 @@ func opencodeProviderOf(t *Task, provider, model string) opencodeProvider {
 		p.NPM = "@ai-sdk/openai-compatible" // built in
 	}
 	return p
+}
+
+// opencodeOwn is the host of opencode's own server.
+const opencodeOwn = "localhost"
+
+// notOwn is the address of an API on this machine by another name than opencodeOwn,
+// which is not asked for by the proxy.
+func notOwn(base string) string {
+	u, err := url.Parse(base)
+	if err != nil || u.Hostname() != opencodeOwn {
+		return base
+	}
+	u.Host = strings.Replace(u.Host, opencodeOwn, "127.0.0.1", 1)
+	return u.String()
 }
 
 // opencodeRules allow by name: what is not named is not offered.
