@@ -65,11 +65,13 @@ type Deps struct {
 
 // Config tunes the channels; zero fields have defaults.
 type Config struct {
-	Grace   time.Duration // how long trouble may last before the operator is told; default 30 s
-	Pause   time.Duration // the first pause before a channel is run again; default 1 s
-	Longest time.Duration // the longest; default 1 min
-	Denied  time.Duration // the pause after its network refused the key; default 5 min
-	Check   time.Duration // how long a network may take to say who ombud is; default 20 s
+	Grace    time.Duration // how long trouble may last before the operator is told; default 30 s
+	Pause    time.Duration // the first pause before a channel is run again; default 1 s
+	Longest  time.Duration // the longest; default 1 min
+	Denied   time.Duration // the pause after its network refused the key; default 5 min
+	Check    time.Duration // how long a network may take to say who ombud is; default 20 s
+	Calm     time.Duration // how long after the last of several failed sends a network is taken at its word; default 5 min
+	Handover time.Duration // how long a channel that is connected anew waits for the end of its old connection; default 15 s
 }
 
 // Channels is all chat networks of one store. It is safe for concurrent use.
@@ -95,6 +97,7 @@ func New(d Deps, c Config) *Channels {
 		fallback time.Duration
 	}{
 		{&c.Grace, 30 * time.Second}, {&c.Pause, time.Second}, {&c.Longest, time.Minute}, {&c.Denied, 5 * time.Minute}, {&c.Check, 20 * time.Second},
+		{&c.Calm, 5 * time.Minute}, {&c.Handover, 15 * time.Second},
 	} {
 		if *f.value <= 0 {
 			*f.value = f.fallback
@@ -167,9 +170,9 @@ func (c *Channels) lockedStart(l *line) {
 	if c.run == nil {
 		return
 	}
-	ctx, begun := l.begin(c.run)
+	t, begun := l.begin(c.run)
 	if begun {
-		c.going.Go(func() { l.supervise(ctx) })
+		c.going.Go(func() { l.supervise(t) })
 	}
 }
 

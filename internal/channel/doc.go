@@ -23,5 +23,7 @@
 //
 // An adapter that fails is started again for ever, at most a minute apart, and every five
 // minutes if its network refuses its key. The operator is told once, when it begins to fail and
-// when it works again. Nothing of an adapter ends the daemon, a panic neither.
+// when it works again. A send that fails says nothing yet: the network is asked who ombud is,
+// and asked again until it says so; only sends that fail in a row are trouble by themselves.
+// A channel that is connected anew waits for the end of the old connection. Nothing of an adapter ends the daemon, a panic neither.
 package channel

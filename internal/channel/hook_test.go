@@ -29,7 +29,7 @@ func TestAStoppedChannelTellsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Stop()
-		l.saying(fault.New(fault.Denied, "the key is refused")) // at once, without a grace
+		l.hearing(fault.New(fault.Denied, "the key is refused")) // at once, without a grace
 		if l.telling != nil || len(s.talks.told()) != 0 {
 			t.Errorf("%v %q", l.telling, s.talks.told())
 		}

@@ -15,7 +15,54 @@ import (
 	"github.com/ombud-run/ombud/internal/outbox"
 )
 
-var _ Intake = (*line)(nil)
+var (
+	_ Intake = (*line)(nil)
+	_ Intake = hearing{}
+)
+
+// hearing is a line as one run of its adapter sees it: what comes after that run was ended,
+// by a pause or because another took its place, is not taken. It comes again to the next.
+type hearing struct {
+	*line
+	ctx context.Context //nolint:containedctx // of the run, which is what it stands for
+}
+
+func (h hearing) over() error {
+	if h.ctx.Err() != nil {
+		return fault.New(fault.Unavailable, "the connection to channel %s was ended", h.name)
+	}
+	return nil
+}
+
+// Up implements Intake.
+func (h hearing) Up(me Me) {
+	if h.over() == nil {
+		h.line.Up(me)
+	}
+}
+
+// Down implements Intake.
+func (h hearing) Down(err error) {
+	if h.over() == nil {
+		h.line.Down(err)
+	}
+}
+
+// Advance implements Intake.
+func (h hearing) Advance(ctx context.Context, cursor string) error {
+	if err := h.over(); err != nil {
+		return err
+	}
+	return h.line.Advance(ctx, cursor)
+}
+
+// Take implements Intake.
+func (h hearing) Take(ctx context.Context, m Received) error {
+	if err := h.over(); err != nil {
+		return err
+	}
+	return h.line.Take(ctx, m)
+}
 
 // Up implements Intake.
 func (l *line) Up(me Me) {
@@ -26,7 +73,9 @@ func (l *line) Up(me Me) {
 	}
 	l.changing.Lock()
 	defer l.changing.Unlock()
-	x = l.rowOf()
+	if x = l.rowOf(); x.removed != 0 {
+		return
+	}
 	x.body.Me = me
 	err := l.c.DB.InTx(context.Background(), func(ctx context.Context, tx *db.Tx) error { return l.c.putTx(ctx, tx, x) })
 	if err != nil {

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -56,17 +55,21 @@ type line struct {
 	broken  error // why there is no adapter
 	me      Me
 	stop    context.CancelFunc // ends what runs; nil: nothing does
+	ended   chan struct{}      // closed when what ran last has ended; nil: nothing ever did
 
 	state   State
 	reason  string
 	since   int64
 	heard   int64
 	said    int64
-	deaf    error       // trouble with hearing
-	mute    error       // trouble with saying
-	told    bool        // the operator was told of the trouble
-	telling *time.Timer // tells them, if it lasts
-	over    bool        // the channels have stopped: nobody is told any more
+	deaf    error         // trouble with hearing
+	mute    error         // trouble with saying
+	fails   int           // sends in a row that failed by what may be the channel
+	failed  time.Time     // when the last did
+	doubt   chan struct{} // 1: a send failed, and it may be the channel; never closed
+	told    bool          // the operator was told of the trouble
+	telling *time.Timer   // tells them, if it lasts
+	over    bool          // the channels have stopped: nobody is told any more
 
 	pace      Pace
 	previews  map[string]*preview  // by run
@@ -75,7 +78,7 @@ type line struct {
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, strangers: map[string]time.Time{}, gates: map[Place]gate{}}
+	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, strangers: map[string]time.Time{}, gates: map[Place]gate{}, doubt: make(chan struct{}, 1)}
 }
 
 // set takes over what the row says.
@@ -90,20 +93,46 @@ func (l *line) set(x row, k Kind, a Adapter, broken error) {
 		l.stop()
 		l.stop = nil
 	}
-	l.deaf, l.mute = nil, nil
+	l.deaf, l.mute, l.fails = nil, nil, 0
 	l.lockedHealth()
 }
 
-// begin makes a context for a run of the line, unless it may not or need not run.
-func (l *line) begin(parent context.Context) (context.Context, bool) {
+// turn is one run of a line: it begins when the one before has ended.
+type turn struct {
+	ctx    context.Context
+	before <-chan struct{} // closed when the one before has ended; nil: there was none
+	ended  chan struct{}   // closed when this one and the one before have
+}
+
+// begin makes the next run of the line, unless it may not or need not run.
+func (l *line) begin(parent context.Context) (turn, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stop != nil || l.row.removed != 0 || l.row.paused {
-		return nil, false
+		return turn{}, false
 	}
-	var ctx context.Context
-	ctx, l.stop = context.WithCancel(parent)
-	return ctx, true
+	t := turn{before: l.ended, ended: make(chan struct{})}
+	t.ctx, l.stop = context.WithCancel(parent)
+	l.ended = t.ended
+	return t, true
+}
+
+// alone waits until the run before has ended: two connections of one account take each
+// other's messages, or are thrown out. One that does not end is waited for no longer than
+// Config.Handover; it is not heard any more.
+func (l *line) alone(t turn) {
+	if t.before == nil {
+		return
+	}
+	late := time.NewTimer(l.c.cfg.Handover)
+	defer late.Stop()
+	select {
+	case <-t.before:
+	case <-late.C:
+		l.c.Logger.Warn("a channel was replaced and its old connection does not end", "channel", l.name)
+	case <-t.ctx.Done():
+		<-t.before // whoever comes next waits for both
+	}
 }
 
 func (l *line) isRemoved() bool {
@@ -164,9 +193,14 @@ func (l *line) info() Info {
 	return i
 }
 
-// supervise runs the adapter again and again until ctx ends.
-func (l *line) supervise(ctx context.Context) {
-	pause := l.c.cfg.Pause
+// supervise runs the adapter again and again until the context of its turn ends.
+func (l *line) supervise(t turn) {
+	defer close(t.ended)
+	l.alone(t)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { l.lookAfter(t.ctx) })
+	ctx, pause := t.ctx, l.c.cfg.Pause
 	for ctx.Err() == nil {
 		if !l.whileHeld(ctx) {
 			return
@@ -210,7 +244,7 @@ func (l *line) runOnce(ctx context.Context) (err error) {
 		return err
 	}
 	defer caught(l, "listening", &err)
-	return a.Run(ctx, l)
+	return a.Run(ctx, hearing{l, ctx})
 }
 
 // caught turns a panic of an adapter into an error.
@@ -233,115 +267,6 @@ func check(ctx context.Context, a Adapter) (me Me, err error) {
 		err = fault.New(fault.Unavailable, "the network does not say who ombud is")
 	}
 	return me, err
-}
-
-// needsPerson reports whether trying again will not help by itself.
-func needsPerson(err error) bool {
-	switch fault.ClassOf(err) {
-	case fault.Denied, fault.Config, fault.Permission, fault.Invalid, fault.NotFound, fault.Conflict:
-		return true
-	}
-	return false
-}
-
-// hearing notes how it stands with what comes in; nil: it works.
-func (l *line) hearing(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.deaf = err
-	l.lockedHealth()
-}
-
-// saying notes how it stands with what goes out.
-func (l *line) saying(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mute = err
-	l.lockedHealth()
-}
-
-// lockedHealth works out the state, and sees to it that the operator is told of a change
-// that lasts; the caller holds l.mu.
-func (l *line) lockedHealth() {
-	before := l.state
-	trouble := l.deaf
-	if trouble == nil {
-		trouble = l.mute
-	}
-	switch {
-	case l.row.removed != 0 || l.row.paused:
-		l.state, l.reason = Paused, ""
-	case l.broken != nil:
-		l.state, l.reason = Failing, l.broken.Error()
-	case trouble != nil:
-		l.state, l.reason = Degraded, trouble.Error()
-		if needsPerson(trouble) {
-			l.state = Failing
-		}
-	case l.stop == nil || l.said == 0 && l.heard == 0 && before == Connecting:
-		l.state, l.reason = Connecting, ""
-	default:
-		l.state, l.reason = Working, ""
-	}
-	if l.state != before {
-		l.since = l.c.DB.Time()
-	}
-	l.lockedNotice()
-}
-
-// lockedNotice tells the operator once of trouble that lasts, and once of its end.
-func (l *line) lockedNotice() {
-	if l.over {
-		return
-	}
-	bad := l.state == Degraded || l.state == Failing
-	switch {
-	case bad && !l.told && l.telling == nil:
-		wait := l.c.cfg.Grace
-		if l.state == Failing {
-			wait = 0
-		}
-		l.telling = time.AfterFunc(wait, l.tellTrouble)
-	case !bad && l.telling != nil:
-		l.telling.Stop()
-		l.telling = nil
-	}
-	if bad || !l.told || l.state == Connecting { // that it is tried again is no sign that it works
-		return
-	}
-	l.told = false
-	if l.state == Working {
-		l.c.notices.Go(func() { l.notice(KindWorks, "", fmt.Sprintf("%s works again.", l.name)) })
-	}
-}
-
-// quiet says whether the operator is told of the channel's health.
-func (l *line) quiet(over bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.over = over
-	if over && l.telling != nil {
-		l.telling.Stop()
-		l.telling = nil
-	}
-}
-
-func (l *line) tellTrouble() {
-	l.mu.Lock()
-	reason, state := l.reason, l.state
-	if l.telling == nil || state != Degraded && state != Failing {
-		l.mu.Unlock()
-		return
-	}
-	l.telling, l.told = nil, true
-	l.c.notices.Add(1) // before quiet can have passed
-	l.mu.Unlock()
-	defer l.c.notices.Done()
-	text := fmt.Sprintf("The channel %s does not work: %s. It is tried again by itself; what is to be sent waits.", l.name, reason)
-	if state == Failing {
-		text = fmt.Sprintf("The channel %s does not work, and needs you: %s. `ombud channel show %s` tells more; what is to be sent waits.", l.name, reason, l.name)
-	}
-	l.notice(KindTrouble, reason, text)
 }
 
 // up notes that the connection stands.

@@ -171,22 +171,6 @@ func (l *line) put(ctx context.Context, a Adapter, out Outgoing) (ref string, er
 	return a.Send(ctx, out)
 }
 
-// noteSaying keeps in mind whether what goes out arrives. What is wrong with one chat or
-// one message says nothing of the channel.
-func (l *line) noteSaying(err error) {
-	_, wait := outbox.Wait(err)
-	switch fault.ClassOf(err) {
-	case fault.Unavailable, fault.Unknown, fault.Timeout, fault.Internal:
-		if !wait {
-			l.saying(err)
-		}
-		return
-	}
-	if err == nil {
-		l.saying(nil)
-	}
-}
-
 // Probe implements outbox.Prober: it finds out what became of the piece in doubt.
 func (l *line) Probe(ctx context.Context, it outbox.Item) (outbox.Answer, outbox.Receipt, error) {
 	list, err := l.c.readPieces(ctx, it.ID)
