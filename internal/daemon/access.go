@@ -25,7 +25,7 @@ func accessSubject(name string) string {
 
 func (d *Daemon) accessShow(ctx context.Context, req wire.AccessShowRequest) (out wire.Access, err error) {
 	out.Subject = accessSubject(req.Subject)
-	if err := d.knownSubject(out.Subject); err != nil {
+	if err := d.knownSubject(ctx, out.Subject); err != nil {
 		return out, err
 	}
 	out.Level, out.Usual = d.grants.Usual().String(), true
@@ -63,7 +63,7 @@ func (d *Daemon) accessShow(ctx context.Context, req wire.AccessShowRequest) (ou
 
 func (d *Daemon) accessSet(ctx context.Context, req wire.AccessSetRequest) (wire.Access, error) {
 	subject := accessSubject(req.Subject)
-	if err := d.knownSubject(subject); err != nil {
+	if err := d.knownSubject(ctx, subject); err != nil {
 		return wire.Access{}, err
 	}
 	var level policy.Level
@@ -83,7 +83,7 @@ func (d *Daemon) accessSet(ctx context.Context, req wire.AccessSetRequest) (wire
 
 func (d *Daemon) accessScope(ctx context.Context, req wire.AccessScopeRequest) (wire.Access, error) {
 	subject := accessSubject(req.Subject)
-	if err := d.knownSubject(subject); err != nil {
+	if err := d.knownSubject(ctx, subject); err != nil {
 		return wire.Access{}, err
 	}
 	preset := grant.Preset{Name: unset}

@@ -14,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/grant"
+	"github.com/ombud-run/ombud/internal/mcp/guests"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tool"
@@ -25,6 +26,9 @@ import (
 func (d *Daemon) permit(subject string, held policy.Held) (in policy.Input, err error) {
 	if err := grant.CheckSubject(subject); err != nil {
 		return in, err
+	}
+	if isMCP(subject) {
+		return d.mcpClients.Permit(subject, held), nil
 	}
 	if in, err = d.permitActor(subject, held); !fault.Is(err, fault.NotFound) {
 		return in, err
@@ -93,7 +97,7 @@ func (d *Daemon) wireGrants(ctx context.Context, list []grant.Grant) ([]wire.Gra
 func (d *Daemon) capsList(ctx context.Context, req wire.CapsListRequest) (out wire.CapsListResult, err error) {
 	subjects := d.agents.Subjects()
 	if req.Subject != "" {
-		if err := d.knownSubject(req.Subject); err != nil {
+		if err := d.knownSubject(ctx, req.Subject); err != nil {
 			return out, err
 		}
 		subjects = []string{req.Subject}
@@ -135,7 +139,10 @@ func wireSubject(subject string, role *policy.Role, own []policy.Rule) wire.Caps
 
 // knownSubject refuses what nobody can be: a typing error in a grant would wait for
 // ever for its subject.
-func (d *Daemon) knownSubject(subject string) error {
+func (d *Daemon) knownSubject(ctx context.Context, subject string) error {
+	if name, is := strings.CutPrefix(subject, guests.Prefix); is {
+		return d.mcpClients.Known(ctx, name)
+	}
 	_, err := d.permit(subject, policy.Held{})
 	return err
 }
@@ -161,7 +168,7 @@ func (d *Daemon) capsGrant(ctx context.Context, req wire.CapsGrantRequest) (out 
 }
 
 func (d *Daemon) newGrant(ctx context.Context, req wire.CapsGrantRequest) (n grant.New, err error) {
-	if err := d.knownSubject(req.Subject); err != nil {
+	if err := d.knownSubject(ctx, req.Subject); err != nil {
 		return n, err
 	}
 	n = grant.New{Subject: req.Subject, Effect: grant.Effect(req.Effect)}
@@ -251,7 +258,7 @@ func (d *Daemon) capsWhy(ctx context.Context, req wire.CapsWhyRequest) (out wire
 	if err != nil {
 		return out, err
 	}
-	if err := d.knownSubject(req.Subject); err != nil {
+	if err := d.knownSubject(ctx, req.Subject); err != nil {
 		return out, err
 	}
 	held, err := d.grants.For(ctx, req.Subject, conversation)

@@ -32,6 +32,8 @@ import (
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/loops"
+	"github.com/ombud-run/ombud/internal/mcp/guests"
+	"github.com/ombud-run/ombud/internal/mcp/server"
 	"github.com/ombud-run/ombud/internal/memory"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/outbox"
@@ -170,6 +172,8 @@ type Daemon struct {
 	remote      *remote.Remote
 	channels    *channel.Channels
 	agentServer *ipc.Server
+	mcpClients  *guests.Clients
+	mcpHTTP     *server.HTTP
 
 	backing sync.Mutex // held while a backup is written
 	began   time.Time
@@ -218,6 +222,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"standby", d.awaited.stop, nothing},
 		{"agent socket", agentStart, agentStop},
 		{"listener", d.startListener, d.stopListener},
+		{"clients", nil, d.mcpHTTP.Close}, // streams they keep open would hold the listener up
 		{"networks", d.channels.Start, plain(d.channels.Stop)},
 		{"socket", operatorStart, operatorStop},
 	} {
@@ -314,7 +319,7 @@ func (d *Daemon) forget(ctx context.Context) error {
 	_, facts := d.memory.Sweep(ctx)
 	_, checkpoints := d.checkpoints.Sweep(ctx)
 	_, blobs := d.blobs.Sweep(ctx)
-	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx), d.channels.Forget(ctx))
+	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx), d.channels.Forget(ctx), d.mcpClients.Forget(ctx))
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

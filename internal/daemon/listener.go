@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/httpd"
+	"github.com/ombud-run/ombud/internal/mcp/server"
 	"github.com/ombud-run/ombud/internal/trigger"
 	"github.com/ombud-run/ombud/internal/wire"
 )
@@ -35,6 +36,7 @@ func (d *Daemon) openListener() {
 	if d.listener != nil {
 		d.listener.Mount(trigger.HooksPath, d.triggers)
 		d.mountChannels()
+		d.mountMCP()
 	}
 }
 
@@ -64,7 +66,7 @@ func (s *standby) listen(ctx context.Context) (stop func(context.Context) error,
 	if l == nil {
 		return func(context.Context) error { return nil }, nil
 	}
-	for _, path := range []string{trigger.HooksPath, channel.HookPrefix, commsPath} {
+	for _, path := range []string{trigger.HooksPath, channel.HookPrefix, commsPath, server.Path} {
 		l.Mount(path, http.HandlerFunc(takeNoHook))
 	}
 	return l.Stop, l.Start(ctx)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -40,7 +41,7 @@ func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 	// Jobs are meant to connect here: there is no Admit but the uid.
 	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid(), Hide: d.hide.JSON}, d.agentMux(), d.log)
 	d.openSchedules()
-	return kinds.Add(d.jobs.Kind())
+	return errors.Join(kinds.Add(d.jobs.Kind()), d.openMCPClients(kinds))
 }
 
 // agentMux is every method a job or an adapter can call. None of the operator's is
@@ -50,6 +51,7 @@ func (d *Daemon) agentMux() *ipc.Mux {
 	ipc.Handle(m, wire.JobCall, d.jobCall)
 	ipc.Handle(m, wire.JobTools, d.jobTools)
 	ipc.Handle(m, wire.JobWhoami, d.jobWhoami)
+	d.mcpAgentMethods(m)
 	ipc.Handle(m, wire.AdapterDeliver, func(ctx context.Context, req wire.AdapterDeliverRequest) (wire.AdapterDeliverResult, error) {
 		got, err := d.remote.Deliver(ctx, remote.Delivery(req))
 		if err == nil {
@@ -74,6 +76,7 @@ func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	d.signedMethods(m)
 	d.recipeMethods(m)
 	d.channelMethods(m)
+	d.mcpOperatorMethods(m)
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
 		d.knowToken("adapter", credential)

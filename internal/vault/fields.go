@@ -107,6 +107,7 @@ const (
 	ScheduleKey     Field = 134 // owner + name
 	LoopNoteGroup   Field = 136 // subject + group of short memory
 	LoopNoteEntry   Field = 137 // subject + group + key
+	MCPCallKey      Field = 139 // client + the key it gave its call
 	HookKey         Field = 135 // route + the sender's id of a call, or what it sent
 )
 
@@ -188,6 +189,7 @@ var fields = map[Field]fieldInfo{
 	MemorySlot:      {"memory.slot", domainMemory, blind},
 	FilePath:        {"file_label.path", domainRun, blind},
 	GrantScope:      {"grant.scope", domainGrant, blind},
+	MCPCallKey:      {"mcp_call.key", domainGrant, blind},
 	JobCallKey:      {"job_call.key", domainGrant, blind},
 	SenderKey:       {"sender.key", domainGrant, blind},
 	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},

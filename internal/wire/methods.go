@@ -94,6 +94,11 @@ var (
 	ToolsRemove = unary[ToolsRemoveRequest, Empty]("tools.remove", "ends a tool process and forgets it")
 	ToolsTest   = unary[ToolsTestRequest, ToolsTestResult]("tools.test", "starts a tool process and says what it registers")
 
+	MCPClientAdd    = unary[MCPClientRequest, MCPClientAddResult]("mcpclient.add", "lets a coding agent connect by itself; its credential is told only here", verbatim(toldOnce))
+	MCPClientList   = unary[Empty, MCPClientListResult]("mcpclient.list", "the coding agents that may connect by themselves", repeatable)
+	MCPClientRemove = unary[MCPClientRequest, Empty]("mcpclient.remove", "ends such a client, its sessions and its calls")
+	MCPClientLend   = unary[MCPClientRequest, MCPClientLendResult]("mcpclient.lend", "a passing credential of a client, for a program the operator starts for it", repeatable, verbatim(toldOnce))
+
 	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here", verbatim(toldOnce))
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
@@ -159,6 +164,7 @@ func Methods() []Method {
 		LoopList.Method, LoopRun.Method, LoopDisable.Method, LoopEnable.Method, LoopLogs.Method, IntegrationsList.Method,
 		LoopUpload.Method, LoopInspect.Method, LoopInstall.Method, LoopRemove.Method, LoopSet.Method, LoopVerify.Method,
 		TrustList.Method, TrustChange.Method,
+		MCPClientAdd.Method, MCPClientList.Method, MCPClientRemove.Method, MCPClientLend.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		ChannelList.Method, ChannelKinds.Method, ChannelShow.Method, ChannelAdd.Method, ChannelSet.Method, ChannelPause.Method,
 		ChannelResume.Method, ChannelTest.Method, ChannelRemove.Method, Send.Method, SendState.Method,
