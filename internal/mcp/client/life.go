@@ -1,0 +1,304 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/ombud-run/ombud/internal/confine"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// Child is a program that was started, with everything it started.
+type Child interface {
+	PID() int
+	Stdin() io.WriteCloser
+	Wait() (confine.Exit, error)
+	Stop() // politely, then not
+	Kill()
+	Done() <-chan struct{} // closed when nothing of it is left
+}
+
+var _ Child = (*confine.Job)(nil)
+
+const (
+	drain      = 2 * time.Second // for what is in the pipe when the program has ended
+	deaf       = 3               // calls in a row whose time was over while nothing was heard
+	legacy     = "2025-11-25"    // the newest version that begins with initialize
+	closeWait  = 10 * time.Second
+	clientName = "ombud"
+)
+
+// life is one connection to a server from its start to its end.
+type life struct {
+	name  string
+	log   *slog.Logger
+	cfg   Config
+	lines *lines
+	child Child // nil: over HTTP
+	conn  *conn // nil: over HTTP
+	cs    *mcp.ClientSession
+	idle  *http.Client // of HTTP, to let go of its connections
+
+	ctx     context.Context //nolint:containedctx // ends when the life does
+	quit    context.CancelFunc
+	once    sync.Once
+	over    chan struct{} // closed when it ends, before everything of it is gone
+	cause   error         // why; read after over
+	loops   sync.WaitGroup
+	changed chan struct{} // what it offers may be other than it was
+	silent  atomic.Int32  // calls in a row whose time was over while nothing was heard
+
+	mu    sync.Mutex
+	items map[string]string // what it offers and was accepted: key → hash
+}
+
+func newLife(name string, log *slog.Logger, cfg Config, l *lines) *life {
+	ctx, quit := context.WithCancel(context.Background())
+	return &life{name: name, log: log, cfg: cfg, lines: l, ctx: ctx, quit: quit, over: make(chan struct{}), changed: make(chan struct{}, 1)}
+}
+
+var errStopped = fault.New(fault.Cancelled, "it was stopped")
+
+// end ends the life. The first cause counts.
+func (v *life) end(cause error) {
+	v.once.Do(func() {
+		v.cause = cause
+		close(v.over)
+		v.quit()
+		if v.child != nil {
+			v.child.Kill()
+		}
+		if v.conn != nil {
+			_ = v.conn.Close() // it always succeeds
+		}
+	})
+}
+
+// wait returns, when nothing of it is left, why it ended.
+func (v *life) wait() error {
+	<-v.over
+	if v.child != nil {
+		<-v.child.Done()
+	}
+	if v.cs != nil {
+		v.closeSession()
+	}
+	if v.conn != nil {
+		v.conn.wait()
+	}
+	if v.idle != nil {
+		v.idle.CloseIdleConnections()
+	}
+	v.loops.Wait()
+	return v.cause
+}
+
+// closeSession closes the session. Over HTTP that tells the server so, which may take
+// its time to answer.
+func (v *life) closeSession() {
+	done := make(chan struct{})
+	go func() { // ends with the library's own limit at the latest
+		defer close(done)
+		_ = v.cs.Close() // it is over either way
+	}()
+	limit := time.NewTimer(closeWait)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+		v.log.Warn("a session does not close", "server", v.name)
+	}
+}
+
+// stop ends the life in peace: a program's standard input is closed, then it is asked,
+// then it is not.
+func (v *life) stop() {
+	defer func() { v.end(errStopped); _ = v.wait() }()
+	if v.child == nil {
+		return
+	}
+	_ = v.child.Stdin().Close() // the protocol's way to say that it is over
+	grace := time.NewTimer(v.cfg.StopGrace)
+	defer grace.Stop()
+	select {
+	case <-v.child.Done():
+		return
+	case <-v.over:
+		return
+	case <-grace.C:
+	}
+	v.child.Stop()
+	<-v.child.Done()
+}
+
+// attach serves a program that was started.
+func (v *life) attach(child Child, out *os.File) {
+	v.child = child
+	v.conn = newConn(child.Stdin(), out, v.cfg.Quiet, func(n int64, line string) {
+		v.log.Warn("a server prints what is no message to its standard output", "server", v.name, "lines", n, "last", shown(v.lines.redact(line), maxExcerpt))
+	})
+	v.loops.Go(func() {
+		<-child.Done()
+		_ = out.SetReadDeadline(time.Now().Add(drain)) // nobody it left can keep the reader; a pipe takes deadlines
+	})
+}
+
+// gone prefers how a program ended to what was noticed of it first.
+func (v *life) gone(noticed error) error {
+	if _, told := errors.AsType[*fault.Error](noticed); told {
+		return noticed
+	}
+	if v.child == nil {
+		return fault.New(fault.Unavailable, "%w", noticed)
+	}
+	settle := time.NewTimer(drain)
+	defer settle.Stop()
+	select {
+	case <-v.over: // somebody ends it: there is a cause
+	case <-v.child.Done():
+		exit, err := v.child.Wait()
+		if err != nil {
+			return fault.New(fault.Unavailable, "it ended: %w", err)
+		}
+		return fault.New(fault.Unavailable, "it ended: %s%s%s", exit, refusedTo(exit), v.lines.lastWord())
+	case <-settle.C:
+	}
+	return fault.New(fault.Unavailable, "%w", noticed)
+}
+
+// refusedTo names what its walls kept a program from: often why it ended.
+func refusedTo(e confine.Exit) string {
+	const most = 3
+	var out []string
+	for _, d := range e.Denials[:min(most, len(e.Denials))] {
+		out = append(out, d.What+" "+shown(d.Target, 120))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "; it was refused: " + strings.Join(out, ", ")
+}
+
+// handed is a transport whose connection was made already, or is seen when it is made.
+type handed struct {
+	conn mcp.Connection
+	make func(context.Context) (mcp.Connection, error)
+}
+
+// Connect implements mcp.Transport.
+func (h *handed) Connect(ctx context.Context) (c mcp.Connection, err error) {
+	if h.conn == nil {
+		h.conn, err = h.make(ctx)
+	}
+	return h.conn, err
+}
+
+// greet begins the session. old leaves out the look for the newest protocol.
+func (v *life) greet(t *handed, version string, old bool) error {
+	look := func() {
+		select {
+		case v.changed <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	c := mcp.NewClient(&mcp.Implementation{Name: clientName, Version: version}, &mcp.ClientOptions{
+		Logger:       slog.New(slog.DiscardHandler), // it has contents in it
+		Capabilities: &mcp.ClientCapabilities{},     // no sampling, no elicitation, no roots
+		MultiRoundTrip: &mcp.MultiRoundTripOptions{
+			Disabled: true, // what asks back is refused as a whole
+		},
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { look() },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { look() },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {},
+	})
+	limit := time.AfterFunc(v.cfg.Handshake, func() {
+		v.end(fault.New(fault.Timeout, "it did not get ready within %v", v.cfg.Handshake).
+			WithHint("a program that has to fetch itself first may need its network: --network all"))
+	})
+	defer limit.Stop()
+	opts := &mcp.ClientSessionOptions{}
+	if old {
+		opts.ProtocolVersion = legacy
+	}
+	cs, err := c.Connect(v.ctx, t, opts)
+	if err != nil {
+		if t.conn != nil {
+			_ = t.conn.Close() // the library leaves it open in one case
+		}
+		return v.why(err)
+	}
+	v.cs = cs
+	v.loops.Go(func() {
+		err := cs.Wait()
+		if v.conn != nil {
+			err = io.EOF
+			select {
+			case <-v.over:
+			case <-v.conn.ended():
+				err = v.conn.readErr
+			}
+		}
+		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+			err = errors.New("it closed the connection")
+		}
+		v.end(v.gone(err))
+	})
+	return nil
+}
+
+// why is what keeps a session from beginning: the end of the program before what the
+// library makes of it.
+func (v *life) why(err error) error {
+	select {
+	case <-v.over:
+		return v.cause
+	default:
+	}
+	if v.conn != nil {
+		select {
+		case <-v.conn.ended():
+			return v.gone(errors.New("it closed its standard output"))
+		default:
+		}
+	}
+	return v.gone(fmt.Errorf("it does not get ready: %s", shown(err.Error(), 300)))
+}
+
+// isOver reports whether the life has ended, or is about to.
+func (v *life) isOver() bool {
+	select {
+	case <-v.over:
+		return true
+	default:
+	}
+	if v.child == nil {
+		return false
+	}
+	select {
+	case <-v.child.Done():
+		return true
+	case <-v.conn.ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// pid is the program's; 0 for none.
+func (v *life) pid() int {
+	if v.child == nil {
+		return 0
+	}
+	return v.child.PID()
+}
