@@ -9,7 +9,9 @@ import (
 
 // codex reads `codex exec --json`; lines with a method or an id are those of
 // `codex app-server` (codexserver.go).
-type codex struct{}
+type codex struct {
+	speaking string // the item whose words come in pieces
+}
 
 type codexLine struct {
 	Type   string    `json:"type"`

@@ -24,6 +24,7 @@ type codexParams struct {
 		} `json:"total"`
 	} `json:"tokenUsage"`
 	ItemID  string          `json:"itemId"`
+	Delta   string          `json:"delta"`
 	Command json.RawMessage `json:"command"`
 }
 
@@ -58,10 +59,16 @@ func (c *codex) server(b *book, l *codexLine) {
 	case "thread/tokenUsage/updated":
 		t := p.Usage.Total
 		b.told(codexUsage(t.Input, t.Cached, t.Write, t.Output, t.Reasoning))
+	case "item/agentMessage/delta":
+		if c.speaking != p.ItemID {
+			c.speaking = p.ItemID
+			b.say("")
+		}
+		b.add(p.Delta)
 	case "turn/completed":
 		b.end(codexTurn(p.Turn.Status, p.Turn.Error.Message))
 	case "configWarning", "remoteControl/status/changed", "thread/status/changed", "account/rateLimits/updated",
-		"item/agentMessage/delta", "serverRequest/resolved", "deprecationNotice":
+		"serverRequest/resolved", "deprecationNotice":
 	default:
 		if !strings.HasSuffix(l.Method, "/requestApproval") {
 			b.unknown(l.Method)

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"sync"
@@ -28,11 +29,13 @@ func newOutbox(in io.WriteCloser) *outbox {
 
 // send sends v as a line of JSON.
 func (o *outbox) send(v any) {
-	raw, err := json.Marshal(v)
-	if err != nil {
+	var line bytes.Buffer
+	as := json.NewEncoder(&line) // which ends it
+	as.SetEscapeHTML(false)
+	if as.Encode(v) != nil {
 		return // of a text that is no JSON: the program said it, and it is not repeated
 	}
-	o.put(append(raw, '\n'))
+	o.put(line.Bytes())
 }
 
 // finish ends the input behind what was sent.

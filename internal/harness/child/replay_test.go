@@ -55,7 +55,9 @@ func replay(file, log string, in *bufio.Reader) int {
 			return finish(in, string(text))
 		case '>':
 			if isUnasked(string(text)) || !json.Valid(text) {
-				skipped[key(&l)] = true
+				if id := key(&l); id != "" {
+					skipped[id] = true
+				}
 				continue
 			}
 			got, err := in.ReadBytes('\n')
