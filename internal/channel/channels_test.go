@@ -162,6 +162,62 @@ func TestTheOperatorIsToldOfSoManyStrangersAnHour(t *testing.T) {
 	})
 }
 
+// Whoever guesses at codes is answered so often, and then no more; the operator is told once.
+// A right one is always answered.
+func TestWrongCodesAreAnsweredSoOften(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.add(nil)
+		n := 0
+		try := func(who, code string) agent.Inbound {
+			n++
+			return s.hear(Received{ID: fmt.Sprint(n), Chat: who, Sender: who, Text: "/pair " + code})
+		}
+		for i := range wrongOfSender + 3 {
+			if in := try("eve", "AAAA-AAAA"); in.Overheard != (i >= wrongOfSender) || in.Text != Redacted {
+				t.Errorf("guess %d of one sender: %+v", i+1, in)
+			}
+		}
+		for i := range wrongOfAll { // others have their own, until there are too many
+			try(fmt.Sprint("mallory", i/3), "AAAA-AAAA")
+		}
+		if len(s.talks.said) != wrongOfAll {
+			t.Errorf("%d answers", len(s.talks.said))
+		}
+		if told := s.talks.told(); len(told) != 1 || !strings.Contains(told[0], "tries pairing codes on net, the last was eve") {
+			t.Errorf("the operator was told %q", told)
+		}
+		code, err := s.people.Start(t.Context(), "net", "operator")
+		if err != nil {
+			t.Fatal(err)
+		}
+		try("eve", code.Text)
+		if last := s.talks.said[len(s.talks.said)-1]; len(s.talks.said) != wrongOfAll+1 || !strings.Contains(last, "you are the operator") {
+			t.Errorf("after the right code: %q", last)
+		}
+	})
+}
+
+func TestWhatStrangersMadeOmbudSayIsOverAfterAnHour(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 23, 0, 0, 0, time.UTC)
+	for _, later := range []time.Duration{time.Hour, -10 * time.Hour} {
+		var u Unknown
+		for range wrongOfSender + 2 {
+			u.Wrong("eve", now)
+		}
+		if answer, tell := u.Wrong("eve", now.Add(59*time.Minute)); answer || tell {
+			t.Errorf("within the hour: %v %v", answer, tell)
+		}
+		if !u.MayTell("eve", now) || u.MayTell("eve", now.Add(time.Minute)) {
+			t.Error("one stranger is told of other than once")
+		}
+		if answer, _ := u.Wrong("eve", now.Add(later)); !answer || !u.MayTell("eve", now.Add(later)) {
+			t.Errorf("%s later nothing is said", later)
+		}
+	}
+}
+
 // A code that others read in a group pairs nobody.
 func TestACodeInAGroupIsNotTried(t *testing.T) {
 	t.Parallel()

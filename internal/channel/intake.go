@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/agent"
@@ -195,7 +196,10 @@ func (l *line) inbound(m Received) agent.Inbound {
 			}
 		}
 		set, me := l.settings()
-		return Judging{Channel: l.name, Account: me.ID, Settings: set, Senders: l.c.Senders, Agents: l.c.Agents, MayTell: l.mayTellOfStranger}.Judge(ctx, tx, m, in)
+		return Judging{
+			Channel: l.name, Account: me.ID, Settings: set, Senders: l.c.Senders, Agents: l.c.Agents,
+			Unknown: &l.unknown, Now: time.UnixMicro(l.c.DB.Time()),
+		}.Judge(ctx, tx, m, in)
 	}
 	return in
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/pairing"
 	"github.com/ombud-run/ombud/internal/policy"
@@ -31,7 +33,8 @@ type Judging struct {
 	Settings Settings
 	Senders  Senders
 	Agents   Askers
-	MayTell  func(sender string) bool // of a stranger, now; nil: always
+	Unknown  *Unknown // of the channel
+	Now      time.Time
 }
 
 // Inbound is a message as the agents take it, not yet judged.
@@ -63,8 +66,7 @@ func (j Judging) Judge(ctx context.Context, tx *db.Tx, m Received, in *agent.Inb
 			in.Overheard = true
 			return "", false, nil
 		}
-		notice, err := said.Pair(ctx, tx, j.Senders, code)
-		return notice, err == nil, err
+		return j.pair(ctx, tx, said, code, in)
 	}
 	who, err := j.Senders.Of(ctx, tx, said.Sender)
 	if err != nil {
@@ -91,6 +93,26 @@ func (j Judging) Judge(ctx context.Context, tx *db.Tx, m Received, in *agent.Inb
 	return "", false, nil
 }
 
+// pair tries a code. Wrong ones are answered so often within an hour, and no more: whoever
+// guesses on is an event, and the operator is told once.
+func (j Judging) pair(ctx context.Context, tx *db.Tx, said Said, code string, in *agent.Inbound) (notice string, settled bool, err error) {
+	notice, wrong, err := said.Pair(ctx, tx, j.Senders, code)
+	if err != nil || !wrong {
+		return notice, err == nil, err
+	}
+	answer, tell := j.Unknown.Wrong(said.User, j.Now)
+	if answer {
+		return notice, true, nil
+	}
+	in.Overheard = true
+	if !tell {
+		return "", false, nil
+	}
+	err = j.Agents.NoticeTx(ctx, tx, id.New("chn"), "Somebody tries pairing codes on "+j.Channel+", the last was "+word(said.User)+
+		". They are not answered for an hour. Only a code that ombud channel pair made is good, for ten minutes and once, and twenty wrong ones end it.")
+	return "", false, err
+}
+
 func (j Judging) press(ctx context.Context, tx *db.Tx, m Received, in *agent.Inbound) (notice string, settled bool, err error) {
 	if !in.Control {
 		in.Overheard = true // only the operator decides
@@ -103,7 +125,7 @@ func (j Judging) press(ctx context.Context, tx *db.Tx, m Received, in *agent.Inb
 
 // tellOfStranger tells the operator, once for each, that somebody unknown wrote.
 func (j Judging) tellOfStranger(ctx context.Context, tx *db.Tx, m Received) error {
-	if j.MayTell != nil && !j.MayTell(m.Sender) {
+	if !j.Unknown.MayTell(m.Sender, j.Now) {
 		return nil // they are told when the stranger writes again, or were
 	}
 	allow := "ombud channel allow " + j.Channel + " " + word(m.Sender)

@@ -71,14 +71,14 @@ type line struct {
 	telling *time.Timer   // tells them, if it lasts
 	over    bool          // the channels have stopped: nobody is told any more
 
-	pace      Pace
-	previews  map[string]*preview  // by run
-	strangers map[string]time.Time // when the operator was told of one
-	gates     map[Place]gate       // chats whose network asked to leave them alone
+	pace     Pace
+	previews map[string]*preview // by run
+	unknown  Unknown
+	gates    map[Place]gate // chats whose network asked to leave them alone
 }
 
 func newLine(c *Channels, name string) *line {
-	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, strangers: map[string]time.Time{}, gates: map[Place]gate{}, doubt: make(chan struct{}, 1)}
+	return &line{c: c, name: name, state: Connecting, previews: map[string]*preview{}, gates: map[Place]gate{}, doubt: make(chan struct{}, 1)}
 }
 
 // set takes over what the row says.

@@ -80,28 +80,6 @@ func (l *line) mayGo(chat string) error {
 	return l.pace.Say(set, chat, time.UnixMicro(l.c.DB.Time()))
 }
 
-// maxStrangers is how many strangers the operator is told of in an hour: whoever has many
-// accounts is not to fill their chat.
-const maxStrangers = 10
-
-// mayTellOfStranger reports whether the operator may be told of a sender. One they were told
-// of within the hour is not told again, and does not count.
-func (l *line) mayTellOfStranger(sender string) bool {
-	now := time.UnixMicro(l.c.DB.Time())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for who, at := range l.strangers {
-		if now.Sub(at) >= time.Hour || at.After(now) {
-			delete(l.strangers, who)
-		}
-	}
-	if _, told := l.strangers[sender]; told || len(l.strangers) >= maxStrangers {
-		return false
-	}
-	l.strangers[sender] = now
-	return true
-}
-
 // gate is a time in which a chat is left alone.
 type gate struct{ from, until time.Time }
 

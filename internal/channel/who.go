@@ -62,14 +62,14 @@ func PairCode(text string) (string, bool) {
 	return strings.Join(words[1:], ""), true
 }
 
-// Pair uses a code up, and says what the sender is told.
-func (s Said) Pair(ctx context.Context, tx *db.Tx, senders Senders, code string) (notice string, err error) {
+// Pair uses a code up, and says what the sender is told. wrong says that it was none.
+func (s Said) Pair(ctx context.Context, tx *db.Tx, senders Senders, code string) (notice string, wrong bool, err error) {
 	_, err = senders.RedeemTx(ctx, tx, s.Sender, s.Name, s.Chat, s.Group, code)
 	if fault.Is(err, fault.Denied) {
-		return "This code is not good here. It has to be sent in a direct chat, within ten minutes, and works once.", nil
+		return "This code is not good here. It has to be sent in a direct chat, within ten minutes, and works once.", true, nil
 	}
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return "Paired: you are the operator in this chat. Reading is free here; what changes something asks you first.", nil
+	return "Paired: you are the operator in this chat. Reading is free here; what changes something asks you first.", false, nil
 }

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/agent"
@@ -86,6 +87,7 @@ func (r *Remote) Deliver(ctx context.Context, d Delivery) (Delivered, error) {
 		}
 		return channel.Judging{
 			Channel: name, Account: d.Account, Named: true, Settings: a.Settings, Senders: r.Senders, Agents: r.Conversations,
+			Unknown: &l.unknown, Now: time.UnixMicro(r.DB.Time()),
 		}.Judge(ctx, tx, m, in)
 	}
 	got, err := r.Conversations.Intake(ctx, in)

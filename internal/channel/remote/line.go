@@ -65,7 +65,8 @@ type line struct {
 	heard   int64                 // when it last delivered
 	said    int64                 // when it last sent
 
-	pace channel.Pace
+	pace    channel.Pace
+	unknown channel.Unknown
 }
 
 var _ outbox.Prober = (*line)(nil)
