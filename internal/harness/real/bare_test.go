@@ -104,10 +104,7 @@ func byHand(t testing.TB, cli harness.Name, run *fakeapi.Run, home string) (args
 	return nil, nil
 }
 
-const (
-	patience   = 3 * time.Minute // for a slow machine: nothing waits for it that goes well
-	codexModel = "gpt-5.5"
-)
+const codexModel = "gpt-5.5"
 
 // TestTheFakeIsEnoughForEachProgram runs each as one would by hand: what the other
 // tests see is the adapters', not the API's.

@@ -1,0 +1,338 @@
+//go:build harness
+
+package real
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/confine"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/harness/fakeapi"
+)
+
+// patience is for a slow machine: nothing waits for it that goes well.
+const patience = 2 * time.Minute
+
+// versions are those that scripts/harness pins.
+var versions = map[harness.Name]string{
+	harness.Claude: "2.1.332", harness.Codex: "0.171.0", harness.OpenCode: "1.18.33", harness.Gemini: "0.61.0", harness.Pi: "1.6.0",
+}
+
+// all are the programs, in the order of how quick they are.
+var all = []harness.Name{harness.Codex, harness.Claude, harness.Pi, harness.Gemini, harness.OpenCode}
+
+// each runs a test for each program that is there.
+func each(t *testing.T, which []harness.Name, test func(t *testing.T, cli harness.Name)) {
+	t.Helper()
+	t.Parallel()
+	for _, cli := range which {
+		t.Run(string(cli), func(t *testing.T) {
+			t.Parallel()
+			test(t, cli)
+		})
+	}
+}
+
+// stage is a launcher with walls, a program and the API it is led to.
+type stage struct {
+	t       *testing.T
+	cli     harness.Name
+	starter *child.Starter
+	api     *fakeapi.Server
+	run     *fakeapi.Run
+	home    string // of the operator; no program may touch it
+	dir     string
+	state   string
+	report  confine.Report
+
+	mu      sync.Mutex
+	refused []string // what was asked of the proxy and refused
+}
+
+// set makes a stage. The network of its programs leads to the API and nowhere else.
+func set(t *testing.T, cli harness.Name, sc fakeapi.Scenario) *stage {
+	t.Helper()
+	program(t, cli) // or there is no test
+	s := &stage{t: t, cli: cli, api: fakeapi.New(t), home: room(t), dir: room(t), state: room(t)}
+	s.run = s.api.Run(sc)
+	s.write(filepath.Join(s.home, ".gitconfig"), "[user]\nname = operator\n")
+	s.write(filepath.Join(s.dir, "note.txt"), "seven boilers\n")
+	host := strings.TrimPrefix(s.api.URL, "http://")
+	egress, err := guard.NewEgress(guard.EgressConfig{OnlyHosts: []string{host}, AllowHosts: []string{host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := confine.Options{Home: s.home, Proxy: func(ln net.Listener, _ confine.Owner) func() {
+		return guard.NewProxy(guard.ProxyConfig{Egress: egress, OnRefused: func(target string, _ error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.refused = append(s.refused, target)
+		}}).Serve(ln)
+	}}
+	launcher, err := confine.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(launcher.Close)
+	s.report = launcher.Report()
+	if !s.report.Namespaces || !s.report.Confined {
+		t.Skipf("a network of its own needs namespaces and walls, and there is no %q", s.report.Missing)
+	}
+	s.starter = child.New(launcher, child.Config{Environ: []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "DAEMON_SECRET=" + daemonSecret, "ANTHROPIC_BASE_URL=http://198.51.100.1", "HOME=" + s.home,
+	}})
+	return s
+}
+
+// room is a directory as a daemon has them: gemini takes no settings from below one
+// that others may write to, and those of tests are below /tmp.
+func room(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(cache, "ombud-harness-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// daemonSecret is in the environment of the daemon, and no program may see it.
+const daemonSecret = "of-the-daemon-alone"
+
+func (s *stage) write(path, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// task is what every test gives, with a prompt.
+func (s *stage) task(prompt string) child.Task {
+	s.t.Helper()
+	path, args0, _ := program(s.t, s.cli)
+	t := child.Task{
+		CLI: s.cli, Program: path, Args0: args0, Version: versions[s.cli], Prompt: prompt, Dir: s.dir, State: s.state,
+		Wall: patience, BaseURL: s.run.URL, Env: []string{"ANTHROPIC_API_KEY=" + s.run.Key},
+	}
+	switch s.cli {
+	case harness.Codex:
+		t.BaseURL, t.Env, t.Model = s.run.URL+"/v1", []string{"FAKE_API_KEY=" + s.run.Key}, codexModel
+	case harness.OpenCode:
+		t.BaseURL, t.Model = s.run.URL+"/v1", "anthropic/lab-1"
+	case harness.Gemini:
+		t.Env, t.Model = []string{"GEMINI_API_KEY=" + s.run.Key}, "gemini-2.5-flash"
+	case harness.Pi:
+		t.Model = "anthropic/lab-1"
+	}
+	return t
+}
+
+// play runs a task to its end.
+func (s *stage) play(t child.Task) harness.Record {
+	s.t.Helper()
+	rec, err := s.starter.Run(s.t.Context(), t)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.look(rec, t)
+	return rec
+}
+
+// look checks what holds of every run: the keys stay where they belong, and nothing
+// was asked of the network but the API.
+func (s *stage) look(rec harness.Record, t child.Task) {
+	s.t.Helper()
+	raw, err := json.Marshal(rec)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, secret := range []string{s.run.Key, daemonSecret} {
+		if strings.Contains(string(raw), secret) {
+			s.t.Errorf("a secret is in the record: %s", raw)
+		}
+	}
+	for _, q := range s.run.Requests() {
+		if q.Leaked {
+			s.t.Errorf("the key is in what the model is told, or in an address: %s %s", q.Method, q.Path)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refused) > 0 {
+		s.t.Errorf("it asked for %q", s.refused)
+	}
+	if rec.CLI != s.cli || rec.Version != "" && rec.Version != versions[s.cli] {
+		s.t.Errorf("it says that it is %s %s", rec.CLI, rec.Version)
+	}
+	if got := files(s.t, s.home); !slices.Equal(got, []string{".gitconfig"}) {
+		s.t.Errorf("it touched the operator's home: %q", got)
+	}
+}
+
+// completed checks a run that went well.
+func (s *stage) completed(rec harness.Record, text string) {
+	s.t.Helper()
+	if rec.Outcome != harness.Completed || !strings.Contains(rec.Text, text) || rec.Error != "" || rec.Session == "" {
+		s.fail(rec, "it did not complete with %q", text)
+	}
+}
+
+// fail shows a record.
+func (s *stage) fail(rec harness.Record, format string, args ...any) {
+	s.t.Helper()
+	raw, _ := json.MarshalIndent(rec, "", " ") // of a record there is always one
+	s.t.Errorf(format+"\n%s", append(args, raw)...)
+	for _, q := range s.run.Requests() {
+		s.t.Logf("%s %s: %d", q.Method, q.Path, q.Status)
+	}
+}
+
+// files are all files below a directory.
+func files(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone while we look
+		}
+		if err == nil && !d.IsDir() {
+			rel, err := filepath.Rel(dir, path)
+			out = append(out, rel)
+			return err
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// reading is the call that reads note.txt.
+func (s *stage) reading() fakeapi.Call {
+	type object = map[string]string
+	path := filepath.Join(s.dir, "note.txt")
+	switch s.cli {
+	case harness.Claude:
+		return fakeapi.CallOf("^Read$", object{"file_path": path})
+	case harness.Codex:
+		return fakeapi.CallOf("^exec_command$", object{"cmd": "cat note.txt"})
+	case harness.Gemini:
+		return fakeapi.CallOf("^read_file$", object{"file_path": path})
+	case harness.Pi:
+		return fakeapi.CallOf("^read$", object{"path": path})
+	}
+	return fakeapi.CallOf("^read$", object{"filePath": path})
+}
+
+// writing is the call that writes new.txt. It is made though it may not be offered.
+func (s *stage) writing() fakeapi.Call {
+	type object = map[string]string
+	path := filepath.Join(s.dir, "new.txt")
+	name, input := "write", object{"filePath": path, "content": "written\n"}
+	switch s.cli {
+	case harness.Claude:
+		name, input = "Write", object{"file_path": path, "content": "written\n"}
+	case harness.Codex:
+		name, input = "exec_command", object{"cmd": "echo written > new.txt"}
+	case harness.Gemini:
+		name, input = "write_file", object{"file_path": path, "content": "written\n"}
+	case harness.Pi:
+		input = object{"path": path, "content": "written\n"}
+	}
+	call := fakeapi.CallOf("^"+name+"$", input)
+	call.Name = name
+	return call
+}
+
+// shell is the call that runs a command.
+func (s *stage) shell(command string) fakeapi.Call {
+	type object = map[string]string
+	switch s.cli {
+	case harness.Claude:
+		return fakeapi.CallOf("^Bash$", object{"command": command, "description": "wait"})
+	case harness.Codex:
+		return fakeapi.CallOf("^exec_command$", object{"cmd": command})
+	case harness.Gemini:
+		return fakeapi.CallOf("^run_shell_command$", object{"command": command})
+	}
+	return fakeapi.CallOf("^bash$", object{"command": command, "description": "wait"})
+}
+
+// permits answers everything the same, and keeps what was asked.
+type permits struct {
+	answer child.Answer
+
+	mu    sync.Mutex
+	asked []child.Ask
+}
+
+func (p *permits) permit(_ context.Context, a child.Ask) child.Answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, a)
+	return p.answer
+}
+
+func (p *permits) all() []child.Ask {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// commands are the command lines of all processes that match.
+func commands(t *testing.T, expr string) (out []string) {
+	t.Helper()
+	re := regexp.MustCompile(expr)
+	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range dirs {
+		raw, err := os.ReadFile(path)
+		if line := strings.ReplaceAll(string(raw), "\x00", " "); err == nil && re.MatchString(line) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// until waits for what is to come.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	late := time.After(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Errorf("never: %s", what)
+			return
+		}
+	}
+}
