@@ -31,7 +31,7 @@ func (t *Task) check() error {
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, "run "+string(t.CLI)+": "+format, args...)
 	}
-	for _, path := range []struct{ what, path string }{{"program", t.Program}, {"directory", t.Dir}, {"state directory", t.State}} {
+	for _, path := range []struct{ what, path string }{{"program", t.Program}, {"state directory", t.State}, {"directory", t.Dir}} {
 		if !filepath.IsAbs(path.path) {
 			return bad("the path of its %s, %q, is not absolute", path.what, fault.Cut(path.path, 256))
 		}
@@ -63,6 +63,10 @@ func (t *Task) check() error {
 	}
 	if t.CLI == harness.ACP && t.Model != "" {
 		return bad("an agent of the protocol is given its model by its own command")
+	}
+	if t.CLI == harness.Pi && t.MCP != nil && !newPi(t.Version) {
+		return fault.New(fault.Invalid, "run pi: version %q reaches no MCP server", fault.Cut(t.Version, 64)).
+			WithHint("install pi 1.6 or later, or give it no server")
 	}
 	if t.Turns < 0 || t.BudgetMicroUSD < 0 || t.Wall < 0 || t.Quiet < 0 {
 		return bad("a limit is below zero")

@@ -27,7 +27,7 @@ func (s *Starter) Probe(ctx context.Context, t Target) (Probe, error) {
 	}
 	task := Task{
 		CLI: t.CLI, Program: t.Program, Args0: t.Args0, State: t.State, Env: t.Env, BaseURL: t.BaseURL,
-		Owner: t.Owner, Profile: t.Profile, Prompt: "none", Wall: probeFor, Dir: string(filepath.Separator),
+		Owner: t.Owner, Profile: t.Profile, Prompt: "none", Wall: probeFor, Dir: filepath.Join(t.State, "run"),
 	}
 	if err := task.check(); err != nil {
 		return Probe{}, err
