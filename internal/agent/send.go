@@ -23,7 +23,7 @@ const LocalPrefix = "local:"
 
 // Sending is a message that is no answer.
 type Sending struct {
-	To     string      // operator, local:NAME, the id of a conversation, or CHANNEL:CHAT and CHANNEL:CHAT/THREAD
+	To     string      // operator, local:NAME, the id of a conversation, or CHANNEL:CHAT and CHANNEL:CHAT/THREAD, adapters too
 	Text   string      // Markdown
 	Cause  string      // one message for each, unless Run is set
 	Run    string      // the turn that sends it: one of several, and the same words as its answer are said once
@@ -36,7 +36,7 @@ type Sending struct {
 type Places interface {
 	// Place is the address behind CHANNEL:CHAT. NotFound if there is no such channel, naming
 	// those there are; Invalid if the rest is no chat.
-	Place(to string) (Address, error)
+	Place(ctx context.Context, q db.Q, to string) (Address, error)
 	// Told are the operator's own chats in which they want to be told what is told them here.
 	Told(ctx context.Context, q db.Q) ([]Address, error)
 	// Operators reports whether an address is a chat that the operator alone reads.
@@ -167,9 +167,9 @@ func (a *Agents) RecipientTx(ctx context.Context, tx *db.Tx, to string) (Convers
 		return a.Conversation(ctx, tx, name)
 	case a.Places == nil || !strings.Contains(to, ":"):
 		return Conversation{}, fault.New(fault.NotFound, "nobody is called %q", to).
-			WithHint("send to operator, to local:NAME, to CHANNEL:CHAT (ombud channel list), or to the id of a conversation (ombud conversations)")
+			WithHint("send to operator, to local:NAME, to CHANNEL:CHAT or adapter:NAME:CHAT (ombud channel list), or to the id of a conversation (ombud conversations)")
 	}
-	ad, err := a.Places.Place(to)
+	ad, err := a.Places.Place(ctx, tx, to)
 	if err != nil {
 		return Conversation{}, err
 	}
@@ -185,6 +185,17 @@ func ReadersOf(to string) label.Audience {
 		return label.Conversation(to)
 	}
 	return label.Anyone
+}
+
+// AddressesOn returns the chats that were seen on a channel, the one used last first, at most
+// 500.
+func (a *Agents) AddressesOn(ctx context.Context, q db.Q, channel string) (out []Address, err error) {
+	list, err := db.All(ctx, q, func(r *db.Rows) (Conversation, error) { return a.scanConversation(r.Scan) },
+		"SELECT "+conversationColumns+" FROM conversations WHERE channel = $1 ORDER BY last_at DESC, id LIMIT 500", channel)
+	for _, c := range list {
+		out = append(out, c.Address)
+	}
+	return out, err
 }
 
 // GroupsOn returns the groups that were seen on a channel, by their ids, with their titles.

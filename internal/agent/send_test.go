@@ -16,7 +16,7 @@ import (
 // chats are conversations on a channel called chat: "mine" is the operator's.
 type chats struct{ told []Address }
 
-func (chats) Place(to string) (Address, error) {
+func (chats) Place(_ context.Context, _ db.Q, to string) (Address, error) {
 	name, rest, _ := strings.Cut(to, ":")
 	if name != "chat" {
 		return Address{}, fault.New(fault.NotFound, "no channel %q; there are: chat", name)

@@ -14,7 +14,7 @@ var _ agent.Places = (*Channels)(nil)
 
 // Place implements agent.Places: CHANNEL:CHAT or CHANNEL:CHAT/THREAD, by the ids of the
 // channel's network.
-func (c *Channels) Place(to string) (agent.Address, error) {
+func (c *Channels) Place(_ context.Context, _ db.Q, to string) (agent.Address, error) {
 	name, rest, _ := strings.Cut(to, ":")
 	l, err := c.line(name)
 	if err != nil {

@@ -22,8 +22,8 @@ func (a *app) sendCmd() *cobra.Command {
 	c := a.command(spec{
 		use:   "send TO [TEXT]",
 		short: "send a message to a chat, as yourself",
-		long: `TO is CHANNEL:CHAT or CHANNEL:CHAT/THREAD by the ids of its network, the id of a conversation
-(ombud conversations), local:NAME or operator. Without TEXT it is read from standard input.
+		long: `TO is CHANNEL:CHAT or CHANNEL:CHAT/THREAD by the ids of its network, where an adapter of yours is the
+channel adapter:NAME; the id of a conversation (ombud conversations); local:NAME or operator. Without TEXT it is read from standard input.
 It is in the outbox when this returns, and --wait waits until it has gone out: 75 if it has
 not by then, 1 if it will not. The same --key is the same message, however often it is sent.`,
 		example: "ombud send telegram:10072 \"the build is green\" --wait 30s\nombud send slack:C0123/1712.001 < report.md",

@@ -45,7 +45,12 @@ func (d *Daemon) openChannels(out *outbox.Senders) {
 // channels.
 type places struct{ d *Daemon }
 
-func (p places) Place(to string) (agent.Address, error) { return p.d.channels.Place(to) }
+func (p places) Place(ctx context.Context, q db.Q, to string) (agent.Address, error) {
+	if strings.HasPrefix(to, remote.Prefix) {
+		return p.d.remote.Place(ctx, q, to)
+	}
+	return p.d.channels.Place(ctx, q, to)
+}
 
 func (p places) Told(ctx context.Context, q db.Q) ([]agent.Address, error) {
 	return p.d.channels.Told(ctx, q)

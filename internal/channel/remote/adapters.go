@@ -42,6 +42,7 @@ type Auditor interface {
 type Conversations interface {
 	Intake(ctx context.Context, in agent.Inbound) (agent.Accepted, error)
 	ConversationIn(ctx context.Context, q db.Q, id string) (agent.Conversation, error)
+	AddressesOn(ctx context.Context, q db.Q, channel string) ([]agent.Address, error)
 	channel.Askers
 }
 

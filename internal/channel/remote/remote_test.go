@@ -59,6 +59,17 @@ func (c *talks) ConversationIn(_ context.Context, _ db.Q, conversation string) (
 	return agent.Conversation{ID: conversation, Address: agent.Address{Channel: "adapter:tg", Account: "bot1", Chat: conversation, Thread: "t"}}, nil
 }
 
+func (c *talks) AddressesOn(_ context.Context, _ db.Q, channel string) (out []agent.Address, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, in := range c.in {
+		if in.Address.Channel == channel {
+			out = append(out, in.Address)
+		}
+	}
+	return out, nil
+}
+
 func (c *talks) PressTx(context.Context, *db.Tx, string, bool, string) (string, error) {
 	return "", fault.New(fault.Internal, "an adapter has no buttons")
 }
@@ -252,6 +263,56 @@ func TestACredentialIsGoodUntilItsAdapterIsRemoved(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A chat is named by its id, whatever account it is of, as long as that can be known.
+func TestAChatIsNamedByItsID(t *testing.T) {
+	t.Parallel()
+	b := setup(t, dbtest.SQLite(t))
+	place := func(to string) (ad agent.Address, err error) {
+		err = b.DB.Read(t.Context(), func(ctx context.Context, q db.Q) error {
+			ad, err = b.Place(ctx, q, to)
+			return err
+		})
+		return ad, err
+	}
+	fails := func(to string, class fault.Class, want string) {
+		t.Helper()
+		if _, err := place(to); !fault.Is(err, class) || !strings.Contains(err.Error()+" "+fault.HintOf(err), want) {
+			t.Errorf("%s: %v (%s), want %s", to, err, fault.HintOf(err), want)
+		}
+	}
+	fails("adapter:tg:ann", fault.NotFound, "none was added")
+	tg, _ := b.add("tg"), b.add("dc")
+	fails("adapter:xx:ann", fault.NotFound, "there are: adapter:dc, adapter:tg")
+	fails("adapter:tg:ann", fault.NotFound, "nothing was heard")
+	fails("adapter:tg", fault.Invalid, "adapter:tg:CHAT/THREAD")
+	hear := func(account, chat, thread string) {
+		t.Helper()
+		if _, err := b.Deliver(t.Context(), Delivery{Credential: tg, Account: account, Chat: chat, Thread: thread, Sender: "1", Text: "hi", Key: id.New("k")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(to string, want agent.Address) {
+		t.Helper()
+		want.Channel = "adapter:tg"
+		if ad, err := place(to); err != nil || ad != want {
+			t.Errorf("%s is %+v %v, want %+v", to, ad, err, want)
+		}
+	}
+	hear("me@x", "ann", "")
+	hear("me@x", "a/b", "7")
+	is("adapter:tg:ann", agent.Address{Account: "me@x", Chat: "ann"})
+	is("adapter:tg:ann/9", agent.Address{Account: "me@x", Chat: "ann", Thread: "9"})
+	is("adapter:tg:a/b", agent.Address{Account: "me@x", Chat: "a/b"})
+	is("adapter:tg:new:one", agent.Address{Account: "me@x", Chat: "new:one"}) // the only account there is
+	fails("adapter:tg:", fault.Invalid, "known are: adapter:tg:ann of the account me@x, adapter:tg:a/b/7")
+	hear("you@x", "bob", "")
+	hear("you@x", "both", "")
+	hear("me@x", "both", "")
+	is("adapter:tg:bob", agent.Address{Account: "you@x", Chat: "bob"})
+	fails("adapter:tg:new", fault.Invalid, "has several accounts")
+	fails("adapter:tg:both", fault.Invalid, "adapter:tg:both of the account you@x")
 }
 
 // What waits for an adapter fails with it, whether the outbox has it or it is on offer.

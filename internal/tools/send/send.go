@@ -29,7 +29,7 @@ type Tool struct{ send Send }
 func New(send Send) Tool { return Tool{send} }
 
 const schema = `{"type":"object","additionalProperties":false,"required":["to","text"],"properties":{
-"to":{"type":"string","minLength":1,"maxLength":1100,"description":"operator, CHANNEL:CHAT or CHANNEL:CHAT/THREAD by the ids of the network (such as telegram:10072), or the id of a conversation"},
+"to":{"type":"string","minLength":1,"maxLength":1100,"description":"operator, CHANNEL:CHAT or CHANNEL:CHAT/THREAD by the ids of the network (such as telegram:10072 or adapter:mail:ann), or the id of a conversation"},
 "text":{"type":"string","minLength":1,"maxLength":65536,"description":"the message, in Markdown"}}}`
 
 // Input is what a call is given.
