@@ -126,6 +126,7 @@ func (v *life) closeSession() {
 func (v *life) stop() {
 	defer func() { v.end(errStopped); _ = v.wait() }()
 	if v.child == nil {
+		v.closeSession() // while it can still be told
 		return
 	}
 	_ = v.child.Stdin().Close() // the protocol's way to say that it is over
@@ -272,7 +273,17 @@ func (v *life) why(err error) error {
 		default:
 		}
 	}
-	return v.gone(fmt.Errorf("it does not get ready: %s", shown(err.Error(), 300)))
+	return v.gone(said("it does not get ready", err))
+}
+
+// said is an error of the library with what it says shown, and its class and hint if we
+// gave it those.
+func said(what string, err error) error {
+	text := shown(err.Error(), 300)
+	if ours, ok := errors.AsType[*fault.Error](err); ok {
+		return fault.New(fault.ClassOf(ours), "%s: %s", what, shown(ours.Error(), 300)).WithHint("%s", fault.HintOf(ours))
+	}
+	return fmt.Errorf("%s: %s", what, text)
 }
 
 // isOver reports whether the life has ended, or is about to.

@@ -276,8 +276,7 @@ func (x *server) knock(ctx context.Context, sp *Spec) (*http.Request, *http.Resp
 	if err != nil {
 		return nil, nil, err
 	}
-	const ask = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + legacy +
-		`","capabilities":{},"clientInfo":{"name":"` + clientName + `","version":"0"}}}`
+	const ask = `{"jsonrpc":"2.0","id":1,"method":"ping"}` // it begins nothing
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, sp.URL, bytes.NewReader([]byte(ask)))
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "%w", err)

@@ -18,6 +18,8 @@ import (
 )
 
 const (
+	codeRejected = -32005 // the library's, for a request that came to nothing
+
 	maxSaid  = 8 << 10 // bytes of an error a server gives
 	maxParts = 64      // pieces of a result that are kept as bytes
 )
@@ -82,11 +84,11 @@ func (v *life) failure(ctx context.Context, err error, told, repeatable bool) er
 	if a, ok := errors.AsType[answered](err); ok {
 		return a.error
 	}
-	if w, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return v.refusal(w, repeatable)
+	if ours, ok := errors.AsType[*fault.Error](err); ok && (!told || fault.Is(ours, fault.Denied)) {
+		return said(v.name+" was not called", err) // it refused the token, or we the connection
 	}
-	if _, ours := errors.AsType[*fault.Error](err); ours && !told {
-		return err
+	if w, ok := errors.AsType[*jsonrpc.Error](err); ok && w.Code != codeRejected {
+		return v.refusal(w, repeatable)
 	}
 	if ctx.Err() != nil && !told {
 		class := fault.Timeout

@@ -329,7 +329,7 @@ func (v *life) listError(ctx context.Context, err error, limit time.Duration) er
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fault.New(fault.Timeout, "it did not say within %v what it offers", limit)
 	}
-	return v.gone(fmt.Errorf("it does not say what it offers: %s", shown(err.Error(), 300)))
+	return v.gone(said("it does not say what it offers", err))
 }
 
 // adopt puts a row in force that was written.
