@@ -2,6 +2,7 @@ package harness
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -276,6 +277,8 @@ func (c *claude) verdict(r *claudeResult) verdict {
 		v.outcome, v.reason = Refused, r.StopReason
 	case !r.IsError && r.Subtype == "success":
 		v.outcome = Completed
+	case r.IsError && slices.ContainsFunc(r.Errors, func(e string) bool { return strings.HasPrefix(e, "No conversation found") }):
+		v.outcome = NotStarted // with stream-json it closes a run that never began
 	case strings.HasPrefix(r.Terminal, "aborted"):
 		v.outcome = Interrupted
 	case strings.HasPrefix(r.Subtype, "error_max_"), r.Terminal == "prompt_too_long":

@@ -47,3 +47,17 @@ func TestAModelThatDeclines(t *testing.T) {
 		}
 	}
 }
+
+// With --input-format stream-json claude closes a run that never began.
+func TestASessionClaudeDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	a, err := ByName(Claude)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := a.Decoder("")
+	_, _ = d.Write([]byte(`{"type":"result","subtype":"error_during_execution","is_error":true,"num_turns":0,"session_id":"s","errors":["No conversation found with session ID: s"]}` + "\n")) // never fails
+	if r := d.Close(Exit{Code: 1}); r.Outcome != NotStarted || r.Error != "No conversation found with session ID: s" {
+		t.Errorf("%+v", r)
+	}
+}
