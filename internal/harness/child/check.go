@@ -109,7 +109,27 @@ func checkAround(env []string, base string, m *MCP, bad func(string, ...any) err
 			return bad("%q is no name of a tool", fault.Cut(tool, 256))
 		}
 	}
-	return checkEnv(m.Env, bad)
+	if err := checkEnv(m.Env, bad); err != nil {
+		return err
+	}
+	return checkPlain(m, bad)
+}
+
+// checkPlain refuses words that a program would replace: most put variables, files or
+// the output of a command into what their configuration says of a server, each in
+// another way, and not all have a way to write the characters themselves.
+func checkPlain(m *MCP, bad func(string, ...any) error) error {
+	words := append([]string{m.Command}, m.Args...)
+	for _, entry := range m.Env {
+		_, value := cutVariable(entry)
+		words = append(words, value)
+	}
+	for _, w := range words {
+		if strings.HasPrefix(w, "!") || strings.ContainsAny(w, "$`{}") {
+			return bad("the command, an argument or a variable of its MCP server begins with ! or holds one of $ ` { }, which a program would replace")
+		}
+	}
+	return nil
 }
 
 func checkEnv(env []string, bad func(string, ...any) error) error {

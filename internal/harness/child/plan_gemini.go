@@ -59,7 +59,7 @@ func (p *plan) gemini(t *Task, r *room) {
 		s.Security.Auth.Selected = "gemini-api-key"
 	}
 	if t.Brain {
-		s.Tools = &geminiTools{Core: []string{}}
+		s.Tools = &geminiTools{Core: geminiNames(t.MCP)}
 	}
 	if t.Turns > 0 {
 		s.Model = &geminiModel{t.Turns}
@@ -71,6 +71,22 @@ func (p *plan) gemini(t *Task, r *room) {
 	}
 	p.files = append(p.files, file{"gemini.json", text(s)})
 	p.geminiEnv(r, t.BaseURL)
+}
+
+// geminiNames are the tools of the server as gemini names them. Where there is a list
+// of what it has, they are in it.
+func geminiNames(m *MCP) []string {
+	out := []string{}
+	if m == nil {
+		return out
+	}
+	for _, tool := range m.Tools {
+		out = append(out, "mcp_"+server+"_"+tool)
+	}
+	if len(out) == 0 {
+		out = append(out, "mcp_"+server+"_*")
+	}
+	return out
 }
 
 func (p *plan) geminiEnv(r *room, base string) {

@@ -60,6 +60,7 @@ func (p *plan) piEnv(r *room) {
 func (p *plan) piTools(t *Task) {
 	var offered []string
 	if t.MCP != nil && newPi(t.Version) {
+		p.args = append(p.args, "-e", "builtin:mcp") // which is an extension too
 		offered = mcpNames(t.MCP)
 	} else if newPi(t.Version) {
 		p.args = append(p.args, "--no-mcp")
