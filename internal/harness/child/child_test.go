@@ -37,7 +37,7 @@ func setup(t testing.TB) *lab {
 	t.Cleanup(launcher.Close)
 	base := t.TempDir()
 	l := &lab{dir: filepath.Join(base, "dir"), state: filepath.Join(base, "state")}
-	l.Starter = New(launcher, Config{Grace: 300 * time.Millisecond, Linger: 300 * time.Millisecond, Environ: []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "SECRET_OF_DAEMON=x"}})
+	l.Starter = New(launcher, Config{Grace: 300 * time.Millisecond, Environ: []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "SECRET_OF_DAEMON=x"}})
 	for _, dir := range []string{l.dir, l.state} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestWhatEndsARun(t *testing.T) {
 	}{
 		{mode: "stubborn", cancel: true, outcome: harness.Killed, reason: ReasonCancelled},
 		{mode: "silent", quiet: 300 * time.Millisecond, outcome: harness.Killed, reason: ReasonQuiet},
-		{mode: "chatter", wall: 500 * time.Millisecond, quiet: 10 * time.Second, outcome: harness.Killed, reason: ReasonWall},
+		{mode: "chatter", wall: 3 * time.Second, quiet: 30 * time.Second, outcome: harness.Killed, reason: ReasonWall},
 		{mode: "half", outcome: harness.Cut, warning: string(harness.WarnHalfLine)},
 		{mode: "error-zero", outcome: harness.Auth, reason: "success"},
 		{mode: "flood", outcome: harness.Completed, reason: "success", warning: string(harness.WarnLongLine)},
@@ -111,6 +111,9 @@ func TestWhatEndsARun(t *testing.T) {
 			l := setup(t)
 			task := l.task(t, c.mode)
 			task.Quiet, task.Write = c.quiet, c.write
+			if c.reason == ReasonLingers || c.warning == string(harness.WarnExit) {
+				l.cfg.Linger = 300 * time.Millisecond
+			}
 			if c.wall > 0 {
 				task.Wall = c.wall
 			}
@@ -198,13 +201,26 @@ func TestAPermissionIsAsked(t *testing.T) {
 	}
 }
 
-// TestSilenceIsOursWhileAPermissionWaits: the limit of silence does not run, the
-// clock on the wall does.
+// TestSilenceIsOursWhileAPermissionWaits: the limit of silence does not run. That of
+// the clock does, and what is allowed after it is not.
 func TestSilenceIsOursWhileAPermissionWaits(t *testing.T) {
 	t.Parallel()
 	l := setup(t)
-	task := l.task(t, "asks", "and never gives up")
-	task.Write, task.Wall, task.Quiet = true, 1500*time.Millisecond, 300*time.Millisecond
+	task := l.task(t, "asks")
+	task.Write, task.Quiet = true, 3*time.Second
+	task.Permit = func(ctx context.Context, _ Ask) Answer {
+		select {
+		case <-time.After(task.Quiet + 500*time.Millisecond):
+		case <-ctx.Done():
+		}
+		return Answer{Allow: true}
+	}
+	if r := l.run(t, task); r.Outcome != harness.Completed {
+		t.Errorf("%+v", r)
+	}
+
+	task = l.task(t, "asks", "and never gives up")
+	task.Write, task.Wall = true, 6*time.Second
 	var ended atomic.Bool
 	task.Permit = func(ctx context.Context, _ Ask) Answer { <-ctx.Done(); ended.Store(true); return Answer{Allow: true} }
 	r := l.run(t, task)
@@ -254,6 +270,7 @@ func TestWhatNobodyKnowsGetsAnError(t *testing.T) {
 	if r := l.run(t, task); r.Outcome != harness.Completed || !strings.Contains(r.Text, `"subtype":"error","request_id":"x1"`) {
 		t.Errorf("%+v", r)
 	}
+	l.cfg.Linger = 300 * time.Millisecond // it does not end by itself
 	task = l.task(t, "acp-odd")
 	task.CLI = harness.ACP
 	r := l.run(t, task)
@@ -380,6 +397,7 @@ func TestNewsIsTold(t *testing.T) {
 // TestDescriptorsAreGivenBack: after many runs there are as many as before.
 func TestDescriptorsAreGivenBack(t *testing.T) {
 	l := setup(t) // not parallel: descriptors are of the whole process
+	l.cfg.Linger = 300 * time.Millisecond
 	l.run(t, l.task(t, "bare"))
 	before := descriptors(t)
 	for _, mode := range []string{"bare", "asks", "closes", "half", "refuses", "bare"} {

@@ -57,7 +57,6 @@ func TestRecordedDialogues(t *testing.T) {
 		t.Run(string(c.cli)+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
 			l := setup(t)
-			l.cfg.Linger = 10 * 1e9 // the program ends by itself
 			log := filepath.Join(l.state, "log")
 			from := c.cli
 			if from == harness.ACP {

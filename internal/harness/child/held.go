@@ -265,7 +265,8 @@ func (h *held) follow(s harness.Step) {
 // record closes the record. Nothing of the program is left.
 func (h *held) record(why string) harness.Record {
 	exit, err := h.job.Wait()
-	e := harness.Exit{Code: exit.Code, Signal: signalOf(exit.Signal), Killed: why != "", Stderr: h.stderr.String()}
+	e := harness.Exit{Code: exit.Code, Signal: signalOf(exit.Signal), Stderr: h.stderr.String()}
+	e.Killed = why != "" && why != ReasonLingers // that one may have been about to end by itself
 	if err != nil { // its launcher was killed, and the program with it
 		e.Signal = signalOf("SIGKILL")
 	}
@@ -278,6 +279,7 @@ func (h *held) record(why string) harness.Record {
 	case why == "" || h.settled:
 	case r.Outcome == harness.Completed, r.Outcome == harness.Refused:
 		// It told its outcome while it was being ended.
+	case why == ReasonLingers && r.Outcome != harness.Killed:
 	default:
 		r.Outcome, r.Reason = harness.Killed, why
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
@@ -72,6 +73,7 @@ func TestAProbeThatFindsNothing(t *testing.T) {
 func TestAnAgentOfTheProtocolIsProbed(t *testing.T) {
 	t.Parallel()
 	l := setup(t)
+	l.cfg.Linger = 300 * time.Millisecond // it does not end by itself
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
