@@ -66,7 +66,7 @@ func (a *Act) executeEffect(ctx context.Context, k *call, approved bool) (Result
 			if err := kept.CloseTx(ctx, tx); err != nil {
 				return err
 			}
-			return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
+			return a.closed(ctx, tx, k, res, out, o)
 		},
 	}
 	if spec.Policy.Kind == run.Repeatable && k.apr != "" {
@@ -157,16 +157,16 @@ func (a *Act) tell(ctx context.Context, tx *db.Tx, k *call, kind string, d calle
 }
 
 // closed records the outcome with its cost and audit: stage 9.
-func (a *Act) closed(ctx context.Context, tx *db.Tx, k *call, res Result, cost int64, o *run.Outcome) error {
+func (a *Act) closed(ctx context.Context, tx *db.Tx, k *call, res Result, out tool.Output, o *run.Outcome) error {
 	o.Result = marshal(res)
 	if err := a.keepTx(ctx, tx, k, res); err != nil {
 		return err
 	}
 	entry := k.entry("call", res)
-	entry.CostMicroUSD = cost
-	if cost > 0 {
+	entry.CostMicroUSD = out.CostMicroUSD
+	if out.CostMicroUSD > 0 && !out.Reserved {
 		spent := budget.Reserve{Run: k.run.ID(), Step: k.Step, Agent: k.Authority.Agent}
-		if err := a.Budget.SpendTx(ctx, tx, spent, cost, true); err != nil {
+		if err := a.Budget.SpendTx(ctx, tx, spent, out.CostMicroUSD, true); err != nil {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (a *Act) executeLocal(ctx context.Context, k *call, approved bool) (Result,
 		if err := a.useApproval(ctx, tx, k, approved); err != nil {
 			return err
 		}
-		return a.closed(ctx, tx, k, res, out.CostMicroUSD, o)
+		return a.closed(ctx, tx, k, res, out, o)
 	}}
 	_, err := k.run.DoTx(ctx, spec, func(ctx context.Context, tx *db.Tx) run.Outcome {
 		begun := time.Now()
@@ -262,7 +262,7 @@ func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
 	return tool.Invocation{
 		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Subject: k.Authority.Subject,
 		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Digest: k.digest, Tx: tx, Permit: a.permitter(k),
-		Unattended: k.Authority.Unattended,
+		Unattended: k.Authority.Unattended, Tier: k.Authority.Tier,
 	}
 }
 

@@ -96,6 +96,7 @@ var floors = map[string]floor{
 	"internal/channel/*":   edges,
 	"internal/harness":     edges,
 	"internal/harness/*":   edges,
+	"internal/delegate":    edges,
 	"internal/mcp/*":       edges,
 	"internal/hub":         edges,
 	"internal/tools/*":     edges,
@@ -146,6 +147,8 @@ type edge struct{ from, to, why string }
 
 var sameFloor = []edge{
 	{"internal/channel/remote", "internal/channel", "who a sender is, is decided in one place"},
+	{"internal/delegate", "internal/harness", "it books what a coding agent told"},
+	{"internal/delegate", "internal/harness/child", "and has it started"},
 	{"internal/harness/child", "internal/harness", "what a coding agent prints is read in one place"},
 	{"internal/channel/telegram", "internal/channel", "it is an adapter of one network"},
 	{"internal/channel/slack", "internal/channel", "it is an adapter of one network"},
@@ -177,6 +180,7 @@ var sameFloor = []edge{
 	{"internal/guard", "internal/scope", "it checks what a scope's qualifier names"},
 	{"internal/confine", "internal/scope", "a job's walls are made from its scopes"},
 	{"internal/confine/first", "internal/confine", "it is its launcher"},
+	{"internal/tool", "internal/policy", "a call says in which tier it is made"},
 	{"internal/tool", "internal/scope", "a tool derives the scopes a call needs"},
 	{"internal/approval", "internal/scope", "an approval shows the scopes it is for"},
 

@@ -113,21 +113,14 @@ func (r *repo) environment() []string {
 	if home == "" {
 		home = filepath.Join(r.private, "none")
 	}
-	return []string{
-		"HOME=" + home, "LC_ALL=C", "GIT_DIR=" + r.gitDir, "GIT_WORK_TREE=" + r.top, "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1",
-		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
-		"GIT_LITERAL_PATHSPECS=1", "GIT_FLUSH=1",
-	}
+	return SafeEnv(home, r.gitDir, r.top)
 }
 
 const maxStderr = 4 << 10
 
 // git runs git in the repository. What goes wrong is told in git's own words.
 func (r *repo) git(ctx context.Context, c gitCall) error {
-	args := make([]string, 0, 2*len(overrides)+len(c.config)*2+len(c.args))
-	for _, o := range append(overrides, c.config...) {
-		args = append(args, "-c", o)
-	}
+	args := SafeArgs(c.config...)
 	env := r.environment()
 	if c.ownIndex {
 		env = append(env, "GIT_INDEX_FILE="+r.index())

@@ -37,6 +37,9 @@ type Request struct {
 	Input json.RawMessage
 	Key   string        // the same key is the same call; "" for a call that is sent once
 	Wait  time.Duration // how long to wait for a person, too
+	// Within lets the job call a tool that is for what ombud does by itself. Whoever holds
+	// the token alone cannot set it.
+	Within bool
 }
 
 // Answer is what became of a call.
@@ -51,6 +54,7 @@ type callInput struct {
 	Job      string          `json:"job"`
 	Tool     string          `json:"tool,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
+	Within   bool            `json:"within,omitempty"`
 	Approval string          `json:"approval,omitempty"` // given after the run that asked had ended
 }
 
@@ -113,7 +117,7 @@ func (j *Jobs) begin(ctx context.Context, tx *db.Tx, req Request) (Answer, error
 	}
 	ans.Run, err = j.Runs.StartTx(ctx, tx, run.Spec{
 		Kind: CallKind, Name: req.Tool, Definition: "jobcall.v1", Key: parent.Key, Width: parent.Width, Parent: parent.ID,
-		Cause: parent.Cause, Actor: job.Subject, Input: callInput{Job: job.ID, Tool: req.Tool, Input: req.Input},
+		Cause: parent.Cause, Actor: job.Subject, Input: callInput{Job: job.ID, Tool: req.Tool, Input: req.Input, Within: req.Within},
 	})
 	if err != nil {
 		return Answer{}, err
@@ -225,9 +229,9 @@ func (j *Jobs) handle(ctx context.Context, r *run.Run) ([]byte, error) {
 
 // make makes the call through the one door to all effects.
 func (j *Jobs) make(ctx context.Context, r *run.Run, job Job, auth *act.Authority, in callInput) (act.Result, error) {
-	call := act.Call{Step: callStep, Tool: in.Tool, Input: in.Input, Authority: auth, Label: job.body.Label}
+	call := act.Call{Step: callStep, Tool: in.Tool, Input: in.Input, Authority: auth, Label: job.body.Label, Within: in.Within}
 	if in.Approval == "" {
-		if d, err := j.Tools.Get(in.Tool); err == nil && !job.uses(d.Name) {
+		if d, err := j.Tools.Get(in.Tool); err == nil && !in.Within && !job.uses(d.Name) {
 			call.Tool = d.Name + " (not among the tools of this job)"
 		}
 		return j.Act.Call(ctx, r, call)
@@ -294,9 +298,17 @@ func (j *Jobs) DecidedTx(ctx context.Context, tx *db.Tx, apr approval.Approval) 
 	if err != nil || apr.State != approval.Approved {
 		return true, err
 	}
+	var was callInput
+	asked, err := j.Runs.RecordIn(ctx, tx, apr.Run)
+	if err == nil {
+		err = json.Unmarshal(asked.Input, &was)
+	}
+	if err != nil {
+		return true, err
+	}
 	runID, err := j.Runs.StartTx(ctx, tx, run.Spec{
 		ID: "run_" + apr.ID[len("apr_"):], Kind: CallKind, Name: apr.Tool, Definition: apr.ToolDigest, Cause: apr.ID, Actor: apr.Resolver,
-		Parent: apr.Run, Input: callInput{Job: jobID, Approval: apr.ID},
+		Parent: apr.Run, Input: callInput{Job: jobID, Approval: apr.ID, Within: was.Within},
 	})
 	if err != nil {
 		return true, err

@@ -156,6 +156,7 @@ type Output struct {
 
 	Label        *label.Label // also of an error; nil: the definition's Source, for the operator only
 	CostMicroUSD int64
+	Reserved     bool // whoever makes the call has reserved its cost and books it
 	// Awaits is the id of a run that a local call has started and whose end, as
 	// act.Awaited, is the result of the call: whoever makes the call is parked until then.
 	Awaits string
