@@ -128,7 +128,7 @@ func TestWithoutACodingAgentHarnessSaysSo(t *testing.T) {
 func TestACodingAgentIsARunOfItsOwn(t *testing.T) {
 	t.Parallel()
 	var task Task
-	stand := run.Kind{Name: KindDelegation, Handle: func(_ context.Context, r *run.Run) ([]byte, error) {
+	stand := run.Kind{Name: "delegation", Handle: func(_ context.Context, r *run.Run) ([]byte, error) {
 		if err := json.Unmarshal(r.Input(), &task); err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func TestACodingAgentIsARunOfItsOwn(t *testing.T) {
 		}
 		return err
 	})
-	h := open(t, sqlite(t), setup{loops: []Loop{delegates}, kinds: []run.Kind{stand}})
+	h := open(t, sqlite(t), setup{loops: []Loop{delegates}, kinds: []run.Kind{stand}, delegates: true})
 	h.do("delegates")
 	if task.Prompt != "build it" || task.Subject != "loop:delegates" {
 		t.Errorf("%+v", task)

@@ -45,8 +45,8 @@ func (w Actor) Permit(held policy.Held, usual policy.Level) (policy.Input, error
 	return in, err
 }
 
-// authority is what the actor may do now, in its own conversation.
-func (d Deps) authority(ctx context.Context, w Actor) (*act.Authority, error) {
+// AuthorityOf is what the actor may do now, in its own conversation.
+func (d Deps) AuthorityOf(ctx context.Context, w Actor) (*act.Authority, error) {
 	var conv agent.Conversation
 	err := d.DB.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
 		conv, err = d.Agents.Conversation(ctx, q, w.Subject)

@@ -54,9 +54,12 @@ type Deps struct {
 	Held      Holder       // nil: nothing beside the roles
 	Usual     policy.Level // where the operator set no level
 	// Chats are the operator's chats on the channels there are; nil: none.
-	Chats  func(ctx context.Context) ([]string, error)
-	Hide   *redact.Redactor // takes known values out of what is kept; nil: none are known
-	Logger *slog.Logger
+	Chats func(ctx context.Context) ([]string, error)
+	// Delegate begins a run that gives a task to a coding agent, for the run that waits for
+	// it, and returns its id. nil: there are none.
+	Delegate func(ctx context.Context, tx *db.Tx, parent string, t Task) (string, error)
+	Hide     *redact.Redactor // takes known values out of what is kept; nil: none are known
+	Logger   *slog.Logger
 }
 
 // Limits bound one run. Zero fields have the defaults in the comments.
@@ -132,7 +135,7 @@ func NewKit(ctx context.Context, d Deps, r *run.Run, who Actor) (*Kit, error) {
 	k.fence = guard.FenceOf(hex.EncodeToString(d.Vault.MAC("loop.fence", []byte(r.ID()))[:5]))
 	k.saw(k.tr.Label, texts(k.tr.Payload)...)
 	var err error
-	if k.auth, err = d.authority(ctx, k.who); err != nil {
+	if k.auth, err = d.AuthorityOf(ctx, k.who); err != nil {
 		return nil, err
 	}
 	return k, nil

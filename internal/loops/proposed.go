@@ -57,7 +57,7 @@ func CallKind(d Deps, actors Actors, b *budget.Budget) run.Kind {
 		if err != nil {
 			return nil, err
 		}
-		auth, err := d.authority(ctx, who)
+		auth, err := d.AuthorityOf(ctx, who)
 		if err != nil {
 			return nil, err
 		}

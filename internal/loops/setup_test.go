@@ -97,14 +97,15 @@ func (m minds) For(string) agent.Model {
 
 // setup is what a test may choose.
 type setup struct {
-	brain  brain
-	loops  []Loop
-	ships  func(h *house) []Loop // that need parts of it
-	set    map[string]Setting
-	roles  []policy.RoleSpec
-	kinds  []run.Kind // beside those that are always there
-	budget budget.Config
-	noSend bool // KindSend is not the shipped one
+	brain     brain
+	loops     []Loop
+	ships     func(h *house) []Loop // that need parts of it
+	set       map[string]Setting
+	roles     []policy.RoleSpec
+	delegates bool       // a run of kind "delegation" stands in for coding agents
+	kinds     []run.Kind // beside those that are always there
+	budget    budget.Config
+	noSend    bool // KindSend is not the shipped one
 }
 
 // house is loops with all they work with, on one store.
@@ -219,6 +220,11 @@ func open(t testing.TB, d *db.DB, s setup) *house {
 	h.d = Deps{
 		DB: d, Vault: v, Log: h.log, Runs: h.runs, Act: door, Agents: agents, Approvals: h.apr, Blobs: blobs, Triggers: h.times,
 		Held: h.held, Usual: policy.Assisted,
+	}
+	if s.delegates {
+		h.d.Delegate = func(ctx context.Context, tx *db.Tx, parent string, t Task) (string, error) {
+			return h.runs.StartTx(ctx, tx, run.Spec{Kind: "delegation", Name: t.Subject, Parent: parent, Actor: t.Subject, Input: t})
+		}
 	}
 	first, err := roles.Get(policy.RoleFirstParty)
 	must(err)

@@ -28,11 +28,11 @@ const (
 	toolPropose = "kit.propose"
 )
 
-// The kinds of the runs they start, of which the roof says how each is done.
-const (
-	KindSend       = "send"
-	KindDelegation = "delegation"
-)
+// KindSend is the kind of the runs that send something.
+const KindSend = "send"
+
+// HarnessScope is what a loop needs to give a task to a coding agent.
+const HarnessScope = "harness:default"
 
 type askInput struct {
 	Prompt  string        `json:"prompt"`
@@ -51,7 +51,7 @@ type taskInput struct {
 	Prompt string `json:"prompt"`
 }
 
-// Task is the input of a run of KindDelegation.
+// Task is what a coding agent is to do.
 type Task struct {
 	Prompt       string      `json:"prompt"`
 	Subject      string      `json:"subject"` // who gives it
@@ -59,7 +59,7 @@ type Task struct {
 	Label        label.Label `json:"label"` // of what the prompt was made from
 }
 
-// Report is the result of a run of KindDelegation.
+// Report is the beginning of the result of the run in which it did.
 type Report struct {
 	Text  string      `json:"text"`
 	Label label.Label `json:"label,omitzero"`
@@ -123,7 +123,7 @@ func (t Tools) Register(r *tool.Registry) error {
 	harness.Name, harness.Description, harness.Input = toolHarness, "Give a task to a coding agent.", schemaOf("prompt")
 	harness.Destination = nil // it can tell anybody anything
 	harness.Kind = tool.Local
-	harness.Scopes = fixed("harness:default")
+	harness.Scopes = fixed(HarnessScope)
 	harness.Summary = summary(func(in taskInput) string { return "give a coding agent the task: " + tool.Show(in.Prompt) })
 
 	send.Name, send.Description, send.Input = toolSend, "Send a message.", schemaOf("to", "text")
@@ -227,14 +227,10 @@ func (t Tools) harness(ctx context.Context, inv tool.Invocation) (tool.Output, e
 	if err != nil {
 		return tool.Output{}, err
 	}
-	if !t.d.Runs.Knows(KindDelegation) {
-		return tool.Output{}, fault.New(fault.Unavailable, "no coding agent is connected: this version of ombud has none").
-			WithHint("use ask, which an agent of ombud answers")
+	if t.d.Delegate == nil {
+		return tool.Output{}, fault.New(fault.Unavailable, "no coding agent is connected").WithHint("use ask, which an agent of ombud answers")
 	}
-	id, err := t.d.Runs.StartTx(ctx, inv.Tx, run.Spec{
-		Kind: KindDelegation, Name: inv.Subject, Parent: inv.Run, Actor: inv.Subject,
-		Input: Task{Prompt: in.Prompt, Subject: inv.Subject, Conversation: inv.Conversation, Label: inv.Label},
-	})
+	id, err := t.d.Delegate(ctx, inv.Tx, inv.Run, Task{Prompt: in.Prompt, Subject: inv.Subject, Conversation: inv.Conversation, Label: inv.Label})
 	return tool.Output{Text: id}, err
 }
 

@@ -312,6 +312,9 @@ func openSite(ctx context.Context, d *db.DB, c choice, fatal func(args ...any)) 
 		DB: d, Vault: v, Log: s.log, Runs: s.runs, Act: door, Agents: agents, Approvals: s.apr, Blobs: blobs, Triggers: s.times,
 		Held: heldBy(s.held), Usual: policy.Assisted, Chats: func(context.Context) ([]string, error) { return []string{"me@chat"}, nil },
 	}
+	s.d.Delegate = func(ctx context.Context, tx *db.Tx, parent string, t loops.Task) (string, error) {
+		return s.runs.StartTx(ctx, tx, run.Spec{Kind: "delegation", Name: t.Subject, Parent: parent, Actor: t.Subject, Input: t})
+	}
 	s.work = NewWork(WorkDeps{Shelf: s.shelf, Kit: s.d, Role: signedRole, Budget: spend, Tools: s.tools, CacheDir: compiledDir()})
 	refused, err := s.work.Lend()
 	must(err)
@@ -359,7 +362,7 @@ func (s *site) stop() {
 
 // delegation is a coding agent that does what it is told.
 func (s *site) delegation() run.Kind {
-	return run.Kind{Name: loops.KindDelegation, Handle: func(ctx context.Context, r *run.Run) ([]byte, error) {
+	return run.Kind{Name: "delegation", Handle: func(ctx context.Context, r *run.Run) ([]byte, error) {
 		var in loops.Task
 		if err := json.Unmarshal(r.Input(), &in); err != nil {
 			return nil, err

@@ -207,6 +207,9 @@ func openHouse(ctx context.Context, d *db.DB, dir string, fatal func(args ...any
 		DB: d, Vault: v, Log: h.log, Runs: h.runs, Act: door, Agents: agents, Approvals: h.apr, Blobs: blobs, Triggers: h.times,
 		Held: held, Usual: policy.Assisted,
 	}
+	h.d.Delegate = func(ctx context.Context, tx *db.Tx, parent string, t loops.Task) (string, error) {
+		return h.runs.StartTx(ctx, tx, run.Spec{Kind: "delegation", Name: t.Subject, Parent: parent, Actor: t.Subject, Input: t})
+	}
 	role, err := roles.Get(policy.RoleRecipe)
 	must(err)
 	h.lib = recipe.New(recipe.Deps{
@@ -262,7 +265,7 @@ func (h *house) have(list *[]string) []string {
 // is a run of its own, its result is what it printed, which may be a refusal or nothing
 // although it ended well, and whoever it read it may have obeyed.
 func (h *house) delegation() run.Kind {
-	return run.Kind{Name: loops.KindDelegation, Heard: true, Handle: func(ctx context.Context, r *run.Run) ([]byte, error) {
+	return run.Kind{Name: "delegation", Heard: true, Handle: func(ctx context.Context, r *run.Run) ([]byte, error) {
 		var task loops.Task
 		if err := json.Unmarshal(r.Input(), &task); err != nil {
 			return nil, err
