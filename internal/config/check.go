@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,7 @@ func (l *loader) check() {
 	l.checkRoles()
 	l.checkAgents()
 	l.checkListen()
+	l.checkRoutes()
 	c := l.out.Config
 	if c.Approvals.Expires != 0 && c.Approvals.Hold > c.Approvals.Expires {
 		at := l.where("approvals.hold")
@@ -25,6 +27,37 @@ func (l *loader) check() {
 }
 
 func (l *loader) where(path string) Source { return l.out.settings[path].value.at }
+
+// harnessName is what can be the name of a harness: it stands in scopes.
+var harnessName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+
+// checkHarness judges a harness by its name: one is a known program or has a command.
+func (l *loader) checkHarness(n chosen, command bool) {
+	path := join(n.section, n.name)
+	program := slices.Contains(KnownHarnesses(), n.name)
+	switch {
+	case !harnessName.MatchString(n.name):
+		l.problem(n.at, path, "", "%q is no name of a harness: at most 32 small letters, digits and hyphens", n.name)
+	case program && command:
+		l.problem(n.at, path+".acp", "", "%s is a known program; set program instead, or take another name", n.name)
+	case !program && !command:
+		l.problem(n.at, path, nearest(n.name, KnownHarnesses()), "%s is no known program, so it needs acp, the command of an ACP agent", n.name)
+	}
+}
+
+// checkRoutes judges whether the harnesses that routes name are there.
+func (l *loader) checkRoutes() {
+	known := slices.Concat(KnownHarnesses(), l.names["harnesses"])
+	of := func(path string, routes ...string) {
+		for _, route := range routes {
+			if name, _, _ := strings.Cut(route, "/"); name != "" && !slices.Contains(known, name) {
+				l.problem(l.where(path), path, nearest(name, known), "no harness is called %q", name)
+			}
+		}
+	}
+	of("delegate.default", l.out.Config.Delegate.Default)
+	of("delegate.admit", l.out.Config.Delegate.Admit...)
+}
 
 func (l *loader) checkModels() {
 	l.checkKeys()

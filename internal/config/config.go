@@ -36,6 +36,8 @@ type Config struct {
 	Listen      Listen
 	Loops       map[string]Loop // those of the file
 	Recipes     Recipes
+	Delegate    Delegate
+	Harnesses   map[string]Harness // those of the file, beside the programs that are known
 }
 
 // Store says where everything is kept.
@@ -136,6 +138,30 @@ type Recipes struct {
 	Files    []string          // absolute
 	Webhooks map[string]string // recipe → the name of a secret, or open
 }
+
+// Delegate says which coding agents may be given work, and how much.
+type Delegate struct {
+	Default string        // name of a harness; "" is the first that is on this machine
+	Admit   []string      // routes; nothing is every harness with its own model
+	Timeout time.Duration // 30m one may work
+	Quiet   time.Duration // 10m without a word from it
+	Limit   Limit         // of one
+}
+
+// Harness is a coding agent. One of the names of the programs that are known is that program.
+type Harness struct {
+	Program  string   // absolute; "" is looked for
+	ACP      []string // the command of an agent that speaks ACP, absolute; nothing for a known program
+	Model    string   // "" leaves it to the program
+	BaseURL  string   // of the model's API, "" is the program's own
+	APIKey   string   // name of the secret with its key, "" for a program that is logged in
+	Variable string   // the variable it takes the key in, "" for the usual one
+	Hosts    []string // it may reach besides those of its vendor and of tools.web
+}
+
+// KnownHarnesses are the names of harnesses that are a program known to ombud, in the order
+// in which one is chosen.
+func KnownHarnesses() []string { return []string{"claude", "codex", "gemini", "opencode", "pi"} }
 
 // Role is what a subject may do: rules by scope, at most what Parent may.
 type Role struct {

@@ -125,12 +125,20 @@ func (e Environment) Programs() (out []string) {
 	return out
 }
 
-// Key returns the key a provider is configured to use; it may be unset.
-func (e Environment) Key(p Provider) Secret {
-	if p.APIKeyEnv == "" || e.getenv == nil {
+// Named returns a key by the name of its variable; it may be unset.
+func (e Environment) Named(variable string) Secret {
+	if e.getenv == nil {
 		return Secret{}
 	}
-	return Secret{strings.TrimSpace(e.getenv(p.APIKeyEnv))}
+	return Secret{strings.TrimSpace(e.getenv(variable))}
+}
+
+// Key returns the key a provider is configured to use; it may be unset.
+func (e Environment) Key(p Provider) Secret {
+	if p.APIKeyEnv == "" {
+		return Secret{}
+	}
+	return e.Named(p.APIKeyEnv)
 }
 
 // String says what is set, never to what.

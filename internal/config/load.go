@@ -239,6 +239,10 @@ func (l *loader) file() error {
 	}
 	for _, n := range doc.names {
 		l.required(n, given)
+		if n.section == "harnesses" {
+			acp := concrete("harnesses.*.acp", n.name)
+			l.checkHarness(n, len(l.out.settings[acp].value.items) > 0)
+		}
 	}
 	return nil
 }
@@ -308,7 +312,7 @@ func (l *loader) flags() {
 
 // apply gives every value its type.
 func (l *loader) apply() {
-	l.out.Config = Config{Agents: map[string]Agent{}, Roles: map[string]Role{}, Loops: map[string]Loop{}, Models: Models{Providers: map[string]Provider{}, Prices: map[string]Price{}}}
+	l.out.Config = Config{Agents: map[string]Agent{}, Roles: map[string]Role{}, Loops: map[string]Loop{}, Harnesses: map[string]Harness{}, Models: Models{Providers: map[string]Provider{}, Prices: map[string]Price{}}}
 	for _, path := range l.keys() {
 		s := l.out.settings[path]
 		if s.value.at.Kind == "" {

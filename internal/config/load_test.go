@@ -68,6 +68,8 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		Roles:     map[string]Role{},
 		Loops:     map[string]Loop{},
 		Recipes:   Recipes{Files: []string{}, Webhooks: map[string]string{}},
+		Delegate:  Delegate{Admit: []string{}, Timeout: 30 * time.Minute, Quiet: 10 * time.Minute, Limit: Limit{true, 5e6}},
+		Harnesses: map[string]Harness{},
 		Turn:      Turn{32, 64, 120 * time.Second},
 		Approvals: Approvals{10 * time.Minute, 24 * time.Hour},
 		Budget:    Budget{Limit{true, 10e6}, Limit{true, 100e6}, Limit{true, 1e6}},
@@ -194,7 +196,7 @@ func TestLaterLayersWinAndSayWhoTheyAre(t *testing.T) {
 
 func TestEveryKeyIsExplained(t *testing.T) {
 	t.Parallel()
-	l, err := load("roles: {reader: }\nloops: {memory-upkeep: }\nmodels: {prices: {a/b: {input_usd: 1, output_usd: 2}}}", Input{})
+	l, err := load("roles: {reader: }\nloops: {memory-upkeep: }\nharnesses: {claude: }\nmodels: {prices: {a/b: {input_usd: 1, output_usd: 2}}}", Input{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +290,7 @@ func TestSampleSaysTheDefaults(t *testing.T) {
 	delete(l.Config.Models.Prices, "openai/some-model")
 	delete(l.Config.Roles, "reader")
 	delete(l.Config.Loops, "memory-upkeep")
+	delete(l.Config.Harnesses, "claude")
 	if !reflect.DeepEqual(l.Config, defaults.Config) {
 		t.Errorf("the sample says %+v\nthe defaults are %+v", l.Config, defaults.Config)
 	}

@@ -395,3 +395,37 @@ func parseHosts(v value) ([]string, error) {
 		return err == nil || len(s) < 254 && hostRE.MatchString(s)
 	}, "a host in lower case, such as example.com or *.example.com, without scheme, port and path")
 }
+
+func parseAutoPath(v value) (string, error) {
+	s, err := v.one()
+	if err != nil || s == auto {
+		return "", err
+	}
+	if !filepath.IsAbs(s) {
+		return "", complain("%q is neither an absolute path nor auto", s)
+	}
+	return filepath.Clean(s), nil
+}
+
+func parseNoneURL(v value) (string, error) {
+	if s, err := v.one(); err != nil || s == none {
+		return "", err
+	}
+	return parseBaseURL(v)
+}
+
+// parseCommand reads a program and its arguments.
+func parseCommand(v value) ([]string, error) {
+	list, err := v.many()
+	if err == nil && len(list) > 0 && !filepath.IsAbs(list[0]) {
+		err = complain("begins with %q, which is no absolute path of a program", list[0])
+	}
+	return list, err
+}
+
+func parseRoutes(v value) ([]string, error) {
+	return v.manyOf(func(s string) bool {
+		name, model, named := strings.Cut(s, "/")
+		return name != "" && !strings.ContainsAny(s, " \t\n*") || named && name != "" && model == "*"
+	}, "a route: HARNESS, HARNESS/MODEL or HARNESS/*")
+}

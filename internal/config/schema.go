@@ -137,6 +137,31 @@ func table() []entry {
 			doc: "How long one run of it may work, 1s to 24h. Waiting does not count."},
 		{path: "loops.*.set", def: items(), set: each(loops, func(l *Loop) *map[string]string { return &l.Set }, parsePairs),
 			doc: "Its own settings, NAME=VALUE each; ombud loop show NAME tells them."},
+
+		{path: "delegate.default", def: text(auto), set: put(func(c *Config) *string { return &c.Delegate.Default }, parseAutoText),
+			doc: "The coding agent that is given work where none is named; auto is the first on this machine of\nclaude, codex, gemini, opencode, pi and those of harnesses."},
+		{path: "delegate.admit", def: items(), set: put(func(c *Config) *[]string { return &c.Delegate.Admit }, parseRoutes),
+			doc: "The routes that may run: HARNESS with its own model, HARNESS/MODEL, or HARNESS/* for any model of its vendor.\nAn empty list is every harness with its own model."},
+		{path: "delegate.timeout", def: text("30m"), set: put(func(c *Config) *time.Duration { return &c.Delegate.Timeout }, duration("1s", "24h")),
+			doc: "How long one delegation may work, 1s to 24h. Waiting for a person does not count."},
+		{path: "delegate.quiet", def: text("10m"), set: put(func(c *Config) *time.Duration { return &c.Delegate.Quiet }, duration("1s", "24h")),
+			doc: "After how long without a word from it a coding agent is ended, 1s to 24h."},
+		{path: "delegate.usd", def: text("5"), set: put(func(c *Config) *Limit { return &c.Delegate.Limit }, parseLimit),
+			doc: "US dollars one delegation may cost, or none. The budgets hold too. Programs that cannot be told stop later."},
+		{path: "harnesses.*.program", def: text(auto), set: each(harnesses, func(h *Harness) *string { return &h.Program }, parseAutoPath),
+			doc: "Where the program of claude, codex, gemini, opencode or pi is: an absolute path; auto looks in PATH and where npm puts them."},
+		{path: "harnesses.*.acp", def: items(), set: each(harnesses, func(h *Harness) *[]string { return &h.ACP }, parseCommand),
+			doc: "For any other name: the command that starts an agent speaking the Agent Client Protocol, an absolute path and its arguments."},
+		{path: "harnesses.*.model", def: text(auto), set: each(harnesses, func(h *Harness) *string { return &h.Model }, parseAutoText),
+			doc: "The model it is started with; auto leaves it to the program."},
+		{path: "harnesses.*.base_url", def: text(none), set: each(harnesses, func(h *Harness) *string { return &h.BaseURL }, parseNoneURL),
+			doc: "Where the API of its model is, or none for the program's own. It may be on this machine."},
+		{path: "harnesses.*.api_key", def: text(none), set: each(harnesses, func(h *Harness) *string { return &h.APIKey }, parseSecretRef),
+			doc: "A reference to its key: secret:NAME, after ombud secret set NAME; none for a program that is logged in."},
+		{path: "harnesses.*.api_key_variable", def: text(auto), set: each(harnesses, func(h *Harness) *string { return &h.Variable }, parseAutoText),
+			doc: "The variable the program takes its key in; auto is its vendor's, such as ANTHROPIC_API_KEY."},
+		{path: "harnesses.*.hosts", def: items(), set: each(harnesses, func(h *Harness) *[]string { return &h.Hosts }, parseHosts),
+			doc: "Hosts it may reach besides its vendor's and those of tools.web.allow_hosts, such as registry.example.com."},
 	}
 }
 
@@ -162,6 +187,7 @@ var examples = map[string]struct {
 	values map[string]string
 }{
 	"models.prices": {"openai/some-model", map[string]string{"input_usd": "2.50", "output_usd": "15"}},
+	"harnesses":     {"claude", map[string]string{"api_key": "secret:anthropic"}},
 	"loops":         {"memory-upkeep", map[string]string{"set": "[merge=true]"}},
 	"roles":         {"reader", map[string]string{"parent": "assistant", "allow": "[fs.read]", "deny": "[shell.exec]"}},
 }
@@ -171,6 +197,7 @@ func prices(c *Config) map[string]Price       { return c.Models.Prices }
 func agents(c *Config) map[string]Agent       { return c.Agents }
 func roles(c *Config) map[string]Role         { return c.Roles }
 func loops(c *Config) map[string]Loop         { return c.Loops }
+func harnesses(c *Config) map[string]Harness  { return c.Harnesses }
 
 // put stores a parsed value at a fixed place.
 func put[F any](at func(*Config) *F, parse func(value) (F, error)) func(*Config, string, value) error {

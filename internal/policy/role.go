@@ -88,7 +88,7 @@ func ShippedRoles() []RoleSpec {
 			Allow: []string{"memory.read", "memory.write", "memory.forget", "time.read", "remind.read", "remind.write",
 				"schedule.list", "fs.read:{workspace}/**", "fs.list:{workspace}/**", "fs.metadata:{workspace}/**"},
 			Ask: []string{"fs.write:{workspace}/**", "fs.delete:{workspace}/**", "shell.exec", "net.fetch",
-				"schedule.create", "schedule.update", "schedule.delete", "channel.send"},
+				"schedule.create", "schedule.update", "schedule.delete", "channel.send", "harness"},
 		},
 		{Name: RoleFirstParty, Allow: all},
 		{

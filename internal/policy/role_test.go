@@ -41,7 +41,7 @@ func TestAssistantAsShipped(t *testing.T) {
 		at("fs.read", "/home/ana/work [1]/a"): Allow, at("fs.list", "/home/ana/work [1]"): Allow, at("fs.metadata", "/home/ana/work [1]/a"): Allow,
 		at("fs.write", "/home/ana/work [1]/a"): Ask, at("fs.delete", "/home/ana/work [1]/a"): Ask,
 		"schedule.list": Allow, "schedule.create:x": Ask, "schedule.update:x": Ask, "schedule.delete:x": Ask,
-		"shell.exec:ls": Ask, "net.fetch:https://x.io": Ask,
+		"shell.exec:ls": Ask, "net.fetch:https://x.io": Ask, "harness:claude": Ask,
 		at("fs.read", "/home/ana/work 1/a"): Deny, "fs.read:/etc/passwd": Deny, "fs.write:/etc/passwd": Deny,
 	}
 	for need, effect := range want {
@@ -58,8 +58,8 @@ func TestAssistantAsShipped(t *testing.T) {
 			t.Errorf("%s is not denied", b)
 		}
 	}
-	if n := len(mentioned); n != 18 {
-		t.Errorf("the role speaks of %d bases, want 18", n)
+	if n := len(mentioned); n != 19 {
+		t.Errorf("the role speaks of %d bases, want 19", n)
 	}
 }
 
