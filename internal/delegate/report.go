@@ -1,0 +1,157 @@
+package delegate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/confine"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/harness"
+)
+
+// maxAnswer bounds the answer in a report, in bytes; the whole is kept with the run.
+const maxAnswer = 24 << 10
+
+// report makes of a record what the run comes to.
+func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Report, Kept, error) {
+	rep := Report{
+		Outcome: rec.Outcome, Harness: w.h.Name, Model: cmp.Or(w.t.Model, rec.Model), Session: w.x.ID, Answer: fault.Cut(rec.Text, maxAnswer),
+		Error: fault.Cut(rec.Error, 2<<10), Tries: w.try,
+	}
+	if rec.Outcome != harness.Completed && rep.Error == "" {
+		rep.Error = rec.Reason
+	}
+	if len(rep.Answer) < len(rec.Text) {
+		w.note("the answer is longer: ombud delegate show %s", w.run)
+	}
+	if n := len(refused(rec)); n > 0 {
+		w.note("%d of its calls were refused", n)
+	}
+	s.price(&rep, w, rec)
+	if err := s.know(ctx, w, rec.Session); err != nil {
+		return rep, Kept{}, err
+	}
+	kept := Kept{Record: rec, Tree: w.x.Body.Tree}
+	if tree := w.x.Body.Tree; w.t.Write && tree.There() {
+		var err error
+		for _, command := range w.t.Checks {
+			kept.Checks = append(kept.Checks, s.check1(ctx, w, command))
+		}
+		kept.Patch, kept.Cut, rep.Files, rep.More, err = s.left(ctx, w.owner, tree)
+		if err != nil {
+			return rep, kept, err
+		}
+		rep.Tree, rep.Dirty, rep.Checks = tree.Path, tree.Dirty, kept.Checks
+		if tree.Dirty > 0 {
+			w.note("%d files of %s have changes that are not committed; it did not see them", tree.Dirty, tree.Repo)
+		}
+		if kept.Cut {
+			w.note("the patch is over %d bytes and is not kept whole; it is in the worktree", maxPatch)
+		}
+	}
+	if w.t.Ephemeral {
+		if err := s.forget(w); err != nil {
+			w.note("%v", err)
+		}
+	}
+	rep.Notes = w.notes
+	return rep, kept, nil
+}
+
+// refused are the permissions that were not given.
+func refused(rec harness.Record) []harness.Permission {
+	return slices.DeleteFunc(slices.Clone(rec.Permissions), func(p harness.Permission) bool { return p.Decision != harness.Refusal })
+}
+
+// price books the difference where a program counts over its session.
+func (s *Service) price(rep *Report, w *work, rec harness.Record) {
+	rep.Total = Total{MicroUSD: rec.Cost.MicroUSD, Usage: rec.Usage}
+	rep.Usage = rec.Usage
+	if rec.Usage.Cumulative {
+		rep.Usage = since(rec.Usage, w.x.Body.Usage)
+	}
+	switch {
+	case rec.Cost.Known && rec.Cost.Cumulative:
+		rep.MicroUSD, rep.Priced = max(0, rec.Cost.MicroUSD-w.x.Body.MicroUSD), true
+	case rec.Cost.Known:
+		rep.MicroUSD, rep.Priced = rec.Cost.MicroUSD, true
+	case s.Price != nil && rec.Usage.Known:
+		rep.MicroUSD, rep.Priced = s.Price(w.h.CLI, rep.Model, rep.Usage)
+	}
+	if w.try > 1 && !rec.Cost.Cumulative {
+		w.note("what it used before it was interrupted is not in its cost")
+	}
+}
+
+// since is what was used since an earlier count of the same session.
+func since(now, was harness.Usage) harness.Usage {
+	now.Input, now.Output = max(0, now.Input-was.Input), max(0, now.Output-was.Output)
+	now.CacheRead, now.CacheWrite = max(0, now.CacheRead-was.CacheRead), max(0, now.CacheWrite-was.CacheWrite)
+	now.Reasoning = max(0, now.Reasoning-was.Reasoning)
+	now.Cumulative = false
+	return now
+}
+
+// The bounds of a check.
+const (
+	checkTime   = 10 * time.Minute
+	checkOutput = 4 << 10
+)
+
+// check1 runs one command where a delegation wrote, behind the same walls and without a network.
+func (s *Service) check1(ctx context.Context, w *work, command string) Check {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	out := &end{most: checkOutput}
+	p := s.walls(w)
+	p.Network, p.UnixSockets = confine.NetNone, nil
+	j, err := s.Launcher.Start(ctx, confine.Spec{
+		Path: s.cfg.Shell, Args: []string{"sh", "-c", command}, Dir: w.x.Body.Tree.dir(), Stdout: out, Stderr: out, Profile: p, Owner: w.owner,
+		Env: []string{"PATH=" + s.cfg.Path, "HOME=" + w.state, "LC_ALL=C.UTF-8", "TERM=dumb", "CI=true"},
+	})
+	if err != nil {
+		return Check{Command: command, How: "it did not run: " + err.Error()}
+	}
+	select {
+	case <-j.Done():
+	case <-ctx.Done():
+		j.Stop()
+	}
+	exit, err := j.Wait()
+	c := Check{Command: command, How: exit.String(), OK: err == nil && exit.Code == 0 && exit.Signal == "", Output: out.text()}
+	switch {
+	case ctx.Err() != nil:
+		c.OK, c.How = false, "it did not end within "+checkTime.String()
+	case err != nil:
+		c.How = err.Error()
+	}
+	return c
+}
+
+// end keeps the end of what is written to it.
+type end struct {
+	most int
+	buf  []byte
+}
+
+func (e *end) Write(p []byte) (int, error) {
+	e.buf = append(e.buf, p[max(0, len(p)-e.most):]...)
+	if over := len(e.buf) - e.most; over > 0 {
+		e.buf = append(e.buf[:0], e.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (e *end) text() string {
+	return strings.ToValidUTF8(string(bytes.TrimSpace(e.buf)), "\uFFFD")
+}
+
+// middle returns the median and the most of what is not empty.
+func middle(list []int64) (median, most int64) {
+	slices.Sort(list)
+	return list[len(list)/2], list[len(list)-1]
+}

@@ -1,0 +1,225 @@
+package delegate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ombud-run/ombud/internal/checkpoint"
+	"github.com/ombud-run/ombud/internal/confine"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// Tree is the worktree a session writes in.
+type Tree struct {
+	Path   string `json:"path"`    // of the worktree
+	Repo   string `json:"repo"`    // top of the work tree it was made from
+	GitDir string `json:"git_dir"` // of Repo
+	Common string `json:"common"`  // the repository of both
+	Base   string `json:"base"`    // commit
+	Below  string `json:"below"`   // where in it the session works
+	Dirty  int    `json:"dirty"`   // files of Repo with changes that are not in Base
+}
+
+// There reports whether there is one.
+func (t Tree) There() bool { return t.Path != "" }
+
+// dir is where the session works.
+func (t Tree) dir() string { return filepath.Join(t.Path, t.Below) }
+
+// own is git's directory of the worktree. The program of a session can write the file
+// that points there and not the directory, so that file is never read.
+func (t Tree) own() string { return filepath.Join(t.Common, "worktrees", filepath.Base(t.Path)) }
+
+// maxPatch bounds the patch that is kept, in bytes.
+const maxPatch = 4 << 20
+
+// maxFiles bounds the changed files that are told singly.
+const maxFiles = 200
+
+// Changed is a file a session changed. Lines are -1 for a binary file.
+type Changed struct {
+	Path    string `json:"path"`
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+}
+
+// gitCall is one start of git in a repository.
+type gitCall struct {
+	gitDir, workTree string
+	dir              string
+	write            []string
+	env              []string
+	args             []string
+	stdin            []byte
+	most             int // of the answer that is kept; 0: 1 MiB
+}
+
+const maxGitAnswer = 1 << 20
+
+// git runs git with nothing of a repository's configuration that would run a program.
+func (s *Service) git(ctx context.Context, owner confine.Owner, c gitCall) (out []byte, cut bool, err error) {
+	if c.most == 0 {
+		c.most = maxGitAnswer
+	}
+	answer, said := &head{most: c.most}, &head{most: 4 << 10}
+	p := confine.GitProfile(c.workTree)
+	p.Write = append(p.Write, c.write...)
+	err = s.Git.Run(ctx, checkpoint.Command{
+		Profile: p, Owner: owner, Dir: c.dir, Args: append(checkpoint.SafeArgs("filter.lfs.smudge=", "filter.lfs.clean=", "filter.lfs.process=", "filter.lfs.required=false"), c.args...),
+		Env: append(checkpoint.SafeEnv("", c.gitDir, c.workTree), c.env...), Stdin: bytes.NewReader(c.stdin), Stdout: answer, Stderr: said,
+	})
+	if exit, ok := errors.AsType[checkpoint.ExitError](err); ok {
+		text := strings.TrimSpace(said.String())
+		if text == "" {
+			text = exit.How
+		}
+		err = fault.New(fault.Unavailable, "git %s: %s", c.args[0], fault.Cut(text, 500))
+	}
+	return answer.buf.Bytes(), answer.cut, err
+}
+
+// head keeps the beginning of what is written to it.
+type head struct {
+	most int
+	buf  bytes.Buffer
+	cut  bool
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if room := h.most - h.buf.Len(); room < len(p) {
+		h.cut = true
+		h.buf.Write(p[:max(0, room)])
+	} else {
+		h.buf.Write(p)
+	}
+	return len(p), nil
+}
+
+func (h *head) String() string { return strings.ToValidUTF8(h.buf.String(), "\uFFFD") }
+
+// plant makes the worktree of a session, or finds it.
+func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir string) (Tree, error) {
+	place, err := checkpoint.Find(dir)
+	if err != nil {
+		return Tree{}, fault.New(fault.Invalid, "%s is in no git repository: what a coding agent writes is kept apart in a worktree", dir).
+			WithHint("git init there and commit, or let it only read")
+	}
+	below, err := filepath.Rel(place.Top, dir)
+	if err != nil {
+		return Tree{}, fault.New(fault.Invalid, "%s is not in %s: %w", dir, place.Top, err)
+	}
+	t := Tree{
+		Path: filepath.Join(s.cfg.Trees, strings.TrimPrefix(session, "ses_")), Repo: place.Top, GitDir: place.GitDir, Common: place.CommonDir, Below: below,
+	}
+	main := func(args ...string) gitCall {
+		return gitCall{gitDir: place.GitDir, workTree: place.Top, dir: place.Top, write: []string{place.GitDir, place.CommonDir, s.cfg.Trees}, args: args}
+	}
+	if err := os.MkdirAll(s.cfg.Trees, 0o700); err != nil {
+		return Tree{}, fault.New(fault.Permission, "make the directory of worktrees: %w", err)
+	}
+	base, _, err := s.git(ctx, owner, main("rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"))
+	if err != nil {
+		return Tree{}, fault.New(fault.Invalid, "%s has no commit to work from: %w", place.Top, err).WithHint("make a first commit")
+	}
+	t.Base = strings.TrimSpace(string(base))
+	dirty, _, err := s.git(ctx, owner, main("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames"))
+	if err != nil {
+		return Tree{}, err
+	}
+	t.Dirty = bytes.Count(dirty, []byte{0})
+	if _, err := os.Stat(t.Path); err == nil {
+		if _, err := os.Stat(filepath.Join(t.own(), "HEAD")); err == nil {
+			return t, nil // made before a crash
+		}
+		// It was begun and git never came to an end: nobody has worked in it.
+	}
+	if err := s.fell(t); err != nil {
+		return Tree{}, err
+	}
+	if _, _, err := s.git(ctx, owner, main("worktree", "add", "--detach", "--quiet", t.Path, t.Base)); err != nil {
+		return Tree{}, err
+	}
+	return t, nil
+}
+
+// left is what a session changed in its worktree, as a patch against its base.
+func (s *Service) left(ctx context.Context, owner confine.Owner, t Tree) (patch string, cut bool, files []Changed, more int, err error) {
+	private, err := os.MkdirTemp(s.cfg.Trees, ".index-")
+	if err != nil {
+		return "", false, nil, 0, fault.New(fault.Permission, "a place for an index: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(private)) }()
+	in := func(most int, args ...string) gitCall {
+		return gitCall{
+			gitDir: t.own(), workTree: t.Path, dir: t.Path, write: []string{t.Common, private}, args: args, most: most,
+			env: []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index"), "GIT_COMMON_DIR=" + t.Common},
+		}
+	}
+	if _, _, err = s.git(ctx, owner, in(0, "read-tree", t.Base)); err != nil {
+		return "", false, nil, 0, err
+	}
+	if _, _, err = s.git(ctx, owner, in(0, "add", "--all", "--", ".")); err != nil {
+		return "", false, nil, 0, err
+	}
+	diff := []string{"diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all"}
+	numbers, _, err := s.git(ctx, owner, in(0, append(diff, "--numstat", "-z", t.Base)...))
+	if err != nil {
+		return "", false, nil, 0, err
+	}
+	files, more = readNumbers(numbers)
+	raw, cut, err := s.git(ctx, owner, in(maxPatch, append(diff, "--binary", t.Base)...))
+	return string(raw), cut, files, more, err
+}
+
+// readNumbers reads `git diff --numstat -z`: added, removed and path of each file.
+func readNumbers(raw []byte) (files []Changed, more int) {
+	for record := range bytes.SplitSeq(raw, []byte{0}) {
+		parts := strings.SplitN(string(record), "\t", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		if len(files) == maxFiles {
+			more++
+			continue
+		}
+		c := Changed{Path: strings.ToValidUTF8(parts[2], "\uFFFD"), Added: -1, Removed: -1}
+		if parts[0] != "-" {
+			_, _ = fmt.Sscan(parts[0], &c.Added) // git writes numbers
+			_, _ = fmt.Sscan(parts[1], &c.Removed)
+		}
+		files = append(files, c)
+	}
+	return files, more
+}
+
+// apply puts a patch into the work tree the session was made from: all of it or nothing.
+func (s *Service) apply(ctx context.Context, owner confine.Owner, t Tree, patch string) error {
+	_, _, err := s.git(ctx, owner, gitCall{
+		gitDir: t.GitDir, workTree: t.Repo, dir: t.Repo, write: []string{t.GitDir, t.Common},
+		args: []string{"apply", "--whitespace=nowarn", "--binary", "-"}, stdin: []byte(patch),
+	})
+	if fault.Is(err, fault.Unavailable) {
+		err = fault.New(fault.Conflict, "the patch does not fit %s as it is now: %w; nothing was changed", t.Repo, err).
+			WithHint("commit or take back what differs there, or merge by hand from %s", t.Path)
+	}
+	return err
+}
+
+// fell removes the worktree of a session and what the repository knows of it. Both are
+// named by the session: git's own pruning would look at the worktrees of others.
+func (s *Service) fell(t Tree) error {
+	if !t.There() {
+		return nil
+	}
+	for _, dir := range []string{t.Path, t.own()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fault.New(fault.Permission, "remove the worktree %s: %w", t.Path, err)
+		}
+	}
+	return nil
+}
