@@ -32,6 +32,7 @@ import (
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/loops"
+	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/mcp/guests"
 	"github.com/ombud-run/ombud/internal/mcp/server"
 	"github.com/ombud-run/ombud/internal/memory"
@@ -140,6 +141,7 @@ type Daemon struct {
 	tools       *tool.Registry
 	confined    confining
 	processes   *toolprocess.Processes
+	servers     *mcpclient.Servers // of MCP, whose tools are called
 	checkpoints *checkpoint.Checkpoints
 	roles       *policy.Roles
 	approvals   *approval.Approvals
@@ -212,6 +214,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"channels", d.channels.Open, nothing}, // they send from here on, and listen when all that hears is there
 		{"outbox", d.outbox.Start, plain(d.outbox.Stop)},
 		{"tool processes", d.processes.Start, d.processes.Stop},
+		{"servers", d.servers.Start, d.servers.Stop},
 		{"recipes", d.recipes.Start, plain(d.recipes.Stop)}, // before runs of them go on: what a file grants no longer is gone
 		{"signed loops", d.startSigned, d.signedWork.Close}, // the same, and no run needs a module any more when it stops
 		{"runs", d.runs.Open, d.runs.Stop},

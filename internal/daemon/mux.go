@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"os"
+	"slices"
 
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/approval"
@@ -226,7 +227,7 @@ func (d *Daemon) approvalsList(ctx context.Context, req wire.ApprovalsListReques
 		f.State = ""
 	}
 	list, err := d.approvals.List(ctx, f)
-	out := wire.ApprovalsListResult{Notices: append(d.loopNotices(), d.recipeNotices()...)}
+	out := wire.ApprovalsListResult{Notices: slices.Concat(d.loopNotices(), d.serverNotices(), d.recipeNotices())}
 	for _, a := range list {
 		shown := wireApproval(a)
 		shown.Conversation = d.title(ctx, shown.Conversation)

@@ -100,7 +100,7 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	}
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
-	if err := errors.Join(d.addTools(cfg), d.openProcesses(ctx, kinds), d.checkListedTools(cfg)); err != nil {
+	if err := errors.Join(d.addTools(cfg), d.openProcesses(ctx, kinds), d.openServers(ctx), d.checkListedTools(cfg)); err != nil {
 		return nil, err
 	}
 	d.act = act.New(act.Deps{

@@ -15,7 +15,6 @@ import (
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
-	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/tools/notify"
 	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
 	"github.com/ombud-run/ombud/internal/wire"
@@ -284,31 +283,7 @@ func (d *Daemon) processAccess(ctx context.Context, t toolprocess.Tool) (access,
 	if t.Refused != "" {
 		return "", "", nil
 	}
-	def, err := d.tools.Get(t.Name)
-	if fault.Is(err, fault.NotFound) {
-		return "", "", nil // it has just changed
-	}
-	if err != nil {
-		return "", "", err
-	}
-	in, err := d.agents.DefaultInput(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	in.Tool = policy.ToolFacts{Name: def.Name, Irreversible: def.Irreversible}
-	for _, text := range t.Needs {
-		need, err := scope.Parse(text)
-		if err != nil {
-			return "", "", err
-		}
-		in.Scopes = append(in.Scopes, need)
-	}
-	decided := policy.Decide(&in)
-	for _, r := range decided.Reasons {
-		why = r.Text // the first says most: a role comes before grants
-		break
-	}
-	return decided.Effect.String(), why, nil
+	return d.mayCall(ctx, t.Name, t.Needs)
 }
 
 // loopNotices are the processes that end again and again, each in a line.

@@ -77,6 +77,7 @@ func (d *Daemon) operatorTiers(m *ipc.Mux) {
 	d.recipeMethods(m)
 	d.channelMethods(m)
 	d.mcpOperatorMethods(m)
+	d.serverMethods(m)
 	ipc.Handle(m, wire.AdapterAdd, func(ctx context.Context, req wire.AdapterAddRequest) (wire.AdapterAddResult, error) {
 		a, credential, err := d.remote.Add(ctx, req.Name, byOperator)
 		d.knowToken("adapter", credential)

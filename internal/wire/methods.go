@@ -99,6 +99,16 @@ var (
 	MCPClientRemove = unary[MCPClientRequest, Empty]("mcpclient.remove", "ends such a client, its sessions and its calls")
 	MCPClientLend   = unary[MCPClientRequest, MCPClientLendResult]("mcpclient.lend", "a passing credential of a client, for a program the operator starts for it", repeatable, verbatim(toldOnce))
 
+	MCPServerAdd    = unary[MCPServerAddRequest, MCPServerResult]("mcpserver.add", "adds a server whose tools can be called, once they are accepted; it gives nobody anything")
+	MCPServerList   = unary[Empty, MCPServerListResult]("mcpserver.list", "the servers there are, and what they offer", repeatable)
+	MCPServerTest   = unary[MCPServerRequest, MCPServerTestResult]("mcpserver.test", "reaches a server and says what it offers; nothing of it is called", repeatable)
+	MCPServerDiff   = unary[MCPServerRequest, MCPServerDiffResult]("mcpserver.diff", "what a server offers other than what was accepted", repeatable)
+	MCPServerAccept = unary[MCPServerAcceptRequest, MCPServerResult]("mcpserver.accept", "takes what a server offers, as it was shown", repeatable)
+	MCPServerLogs   = unary[MCPServerLogsRequest, MCPServerLogsResult]("mcpserver.logs", "the last lines a server wrote to its standard error", repeatable)
+	MCPServerEnable = unary[MCPServerEnableRequest, MCPServerResult]("mcpserver.enable", "switches a server on or off", repeatable)
+	MCPServerRemove = unary[MCPServerRequest, Empty]("mcpserver.remove", "ends a server and forgets it")
+	MCPServerLogin  = stream[MCPServerRequest, MCPServerBrowse, MCPServerResult]("mcpserver.login", "has the operator log in to a server in a browser", MCPServerBrowse{})
+
 	AdapterAdd    = unary[AdapterAddRequest, AdapterAddResult]("adapter.add", "makes an adapter; its credential is told only here", verbatim(toldOnce))
 	AdapterList   = unary[Empty, AdapterListResult]("adapter.list", "the adapters there are", repeatable)
 	AdapterRemove = unary[AdapterRemoveRequest, Empty]("adapter.remove", "ends an adapter and its credential", repeatable)
@@ -165,6 +175,8 @@ func Methods() []Method {
 		LoopUpload.Method, LoopInspect.Method, LoopInstall.Method, LoopRemove.Method, LoopSet.Method, LoopVerify.Method,
 		TrustList.Method, TrustChange.Method,
 		MCPClientAdd.Method, MCPClientList.Method, MCPClientRemove.Method, MCPClientLend.Method,
+		MCPServerAdd.Method, MCPServerList.Method, MCPServerTest.Method, MCPServerDiff.Method, MCPServerAccept.Method,
+		MCPServerLogs.Method, MCPServerEnable.Method, MCPServerRemove.Method, MCPServerLogin.Method,
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		ChannelList.Method, ChannelKinds.Method, ChannelShow.Method, ChannelAdd.Method, ChannelSet.Method, ChannelPause.Method,
 		ChannelResume.Method, ChannelTest.Method, ChannelRemove.Method, Send.Method, SendState.Method,

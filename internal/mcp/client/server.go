@@ -265,7 +265,7 @@ func (x *server) start(ctx context.Context, sp *Spec, v *life) error {
 	}
 	child, err := x.s.Launch(ctx, confine.Spec{
 		Path: sp.Command[0], Args: sp.Command, Env: env, Dir: where, StdinPipe: true, Stdout: w, Stderr: x.lines,
-		Profile: sp.profile(dir), Owner: confine.Owner{Subject: sp.Subject(), Tool: "mcp." + x.name},
+		Profile: sp.profile(dir), Owner: confine.Owner{Subject: subject(x.name), Tool: "mcp." + x.name},
 	})
 	closed := w.Close() // the child has its own
 	if err != nil {

@@ -69,8 +69,8 @@ type Spec struct {
 // Remote reports whether the server is reached over HTTP.
 func (s *Spec) Remote() bool { return s.URL != "" }
 
-// Subject is the server as what it answers is labelled by.
-func (s *Spec) Subject() string { return "mcp:" + s.Name }
+// source is the server as who wrote what it answers.
+func (s *Spec) source() string { return "mcp:" + s.Name }
 
 // CallTimeout is how long a call may take.
 func (s *Spec) CallTimeout() time.Duration {

@@ -23,6 +23,10 @@ const (
 	KindCrashLoop = "mcp_server.crash_loop" // it ends again and again
 )
 
+// subject is a server where it is the one who did something. It makes no calls: what is
+// called mcp:NAME is a coding agent that makes some.
+func subject(name string) string { return "mcp_server:" + name }
+
 // eventData is the payload of all of them.
 type eventData struct {
 	Name   string  `json:"name"`
@@ -41,7 +45,7 @@ func (s *Servers) tell(ctx context.Context, tx *db.Tx, kind, by, outcome string,
 	if d.Offers != nil {
 		reason = d.Offers.String()
 	}
-	_, err = s.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: "mcp:" + d.Name, Outcome: outcome, Reason: shown(reason, 300)})
+	_, err = s.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: subject(d.Name), Outcome: outcome, Reason: shown(reason, 300)})
 	return err
 }
 
@@ -149,7 +153,7 @@ func (s *Servers) offersTx(ctx context.Context, tx *db.Tx, x *server, was row, n
 			return out, err
 		}
 	}
-	if err := s.tell(ctx, tx, KindChanged, "mcp:"+x.name, "ok", eventData{Name: x.name, Offers: &diff}); err != nil {
+	if err := s.tell(ctx, tx, KindChanged, subject(x.name), "ok", eventData{Name: x.name, Offers: &diff}); err != nil {
 		return out, err
 	}
 	if s.Tell == nil || len(was.pinned) == 0 { // whoever adds it is shown it then

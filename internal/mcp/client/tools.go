@@ -122,7 +122,7 @@ func (s *Spec) definition(u use) (tool.Definition, error) {
 	sum := sha256.Sum256(append(append(spec, 0), u.item.hash()...))
 	def := tool.Definition{
 		Name: u.name, Description: u.describe, Input: u.input, Kind: tool.Effect, Repeat: tool.AtMostOnce,
-		Timeout: s.CallTimeout(), MaxOutput: maxOutput, Source: label.Untrusted(s.Subject()), Revision: hex.EncodeToString(sum[:]),
+		Timeout: s.CallTimeout(), MaxOutput: maxOutput, Source: label.Untrusted(s.source()), Revision: hex.EncodeToString(sum[:]),
 		ReadOnly: u.called(s.Reads),
 		Scopes:   func(json.RawMessage) ([]scope.Scope, error) { return []scope.Scope{need}, nil },
 		Summary:  func(input json.RawMessage) string { return u.name + " " + shown(string(input), maxSummary) },
