@@ -274,7 +274,7 @@ func TestWhatNobodyKnowsGetsAnError(t *testing.T) {
 	task = l.task(t, "acp-odd")
 	task.CLI = harness.ACP
 	r := l.run(t, task)
-	if r.Outcome != harness.Unavailable || r.Status != 429 || r.Error != "Internal error" || r.Session != "s-odd" || r.Version != "9.9" {
+	if r.Outcome != harness.Unavailable || r.Status != 429 || r.Error != "Internal error: request failed with status 429 Too Many Requests" || r.Session != "s-odd" || r.Version != "9.9" {
 		t.Errorf("%+v", r)
 	}
 	for _, id := range []string{"r0", "r1", "r2", "r3"} {

@@ -275,6 +275,12 @@ func failed(r *harness.Record, e *rpcError, before bool) {
 		return
 	}
 	r.Error = harnessError(e.Message)
+	var data struct {
+		Details string `json:"details"`
+	}
+	if into(e.Data, &data); data.Details != "" {
+		r.Error = harnessError(e.Message + ": " + data.Details) // the message alone is "Internal error"
+	}
 	r.Outcome, r.Status = outcomeOf(e)
 	if before && r.Outcome == harness.Failed {
 		r.Outcome = harness.NotStarted
