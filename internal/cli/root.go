@@ -51,10 +51,10 @@ who allowed it, what it cost, what is left to do.`,
 			root.AddCommand(c)
 		}
 	}
-	add(talk, a.askCmd(), a.chatCmd(), a.sendCmd(), a.conversationsCmd(), a.memoryCmd(), a.scheduleCmd(), a.triggersCmd(), a.recipeCmd(), a.loopCmd())
+	add(talk, a.askCmd(), a.chatCmd(), a.sendCmd(), a.conversationsCmd(), a.memoryCmd(), a.delegateCmd(), a.scheduleCmd(), a.triggersCmd(), a.recipeCmd(), a.loopCmd())
 	add(look, a.explainCmd(), a.runsCmd(), a.receiptCmd(), a.eventsCmd(), a.costCmd(), a.auditCmd())
 	add(decide, a.inboxCmd(), a.approveCmd(), a.capsCmd(), a.accessCmd(), a.undoCmd(), a.dlqCmd())
-	add(keep, a.upCmd(), a.stopCmd(), a.statusCmd(), a.doctorCmd(), a.integrationsCmd(), a.logsCmd(), a.configCmd(), a.storeCmd(), a.backupCmd(), a.restoreCmd(), a.vaultCmd(), a.secretCmd(), a.toolsCmd(), a.channelCmd(), a.versionCmd())
+	add(keep, a.upCmd(), a.stopCmd(), a.statusCmd(), a.doctorCmd(), a.integrationsCmd(), a.logsCmd(), a.configCmd(), a.storeCmd(), a.backupCmd(), a.restoreCmd(), a.vaultCmd(), a.secretCmd(), a.toolsCmd(), a.harnessCmd(), a.mcpCmd(), a.channelCmd(), a.versionCmd())
 	root.SetHelpCommandGroupID(keep)
 	root.SetCompletionCommandGroupID(keep)
 	root.InitDefaultHelpCmd()

@@ -412,8 +412,24 @@ func (d *Daemon) approvalsResolve(ctx context.Context, req wire.ApprovalsResolve
 			out.RunID = agent.CallRun(a)
 		}
 	}
+	if out.RunID, err = d.turnOrCall(ctx, out.RunID); err != nil {
+		return out, err
+	}
 	out.Grants, err = d.wireGrants(ctx, left)
 	return out, err
+}
+
+// turnOrCall is a run, if it is one whose end a person waits for: not a call of a job, whose
+// answer goes to its program.
+func (d *Daemon) turnOrCall(ctx context.Context, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	rec, _, err := d.runs.Get(ctx, id)
+	if err != nil || rec.Kind != agent.TurnKind && rec.Kind != agent.CallKind {
+		return "", err
+	}
+	return id, nil
 }
 
 // checkDecision reports what is wrong with a decision, whatever the question is and

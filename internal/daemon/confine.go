@@ -68,8 +68,16 @@ func (d *Daemon) openConfine(cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	agents, err := harnessEgress(cfg)
+	if err != nil {
+		return err
+	}
 	options.Proxy = func(ln net.Listener, o confine.Owner) (stop func()) {
-		return guard.NewProxy(guard.ProxyConfig{Egress: egress, OnRefused: func(target string, _ error) {
+		may := egress
+		if name, is := strings.CutPrefix(o.Subject, "harness:"); is && agents[name] != nil {
+			may = agents[name]
+		}
+		return guard.NewProxy(guard.ProxyConfig{Egress: may, OnRefused: func(target string, _ error) {
 			d.denied(confine.Denial{Owner: o, What: "connect", Target: target, Count: 1})
 		}}).Serve(ln)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/deadletter"
+	"github.com/ombud-run/ombud/internal/delegate"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/hold"
@@ -123,48 +124,50 @@ func work(ctx context.Context, o Options, t turn) (err error) {
 
 // Daemon is every part, constructed.
 type Daemon struct {
-	o           Options
-	log         *slog.Logger
-	hide        *redact.Redactor // knows every secret; see hiding
-	secrets     *secret.Secrets
-	db          *db.DB
-	seat        *db.Seat // nil: the store is SQLite, and this process alone has it
-	awaited     *standby // answers clients until this daemon does; nil: there was nobody to wait for
-	keeper      *vault.Keeper
-	vault       *vault.Vault
-	vaultNotes  []string // what opening the vault found and mended
-	events      *eventlog.Log
-	audit       *audit.Audit
-	anchor      *audit.Anchor // nil: the record is not anchored
-	blobs       *blob.Store
-	budget      *budget.Budget
-	tools       *tool.Registry
-	confined    confining
-	processes   *toolprocess.Processes
-	servers     *mcpclient.Servers // of MCP, whose tools are called
-	checkpoints *checkpoint.Checkpoints
-	roles       *policy.Roles
-	approvals   *approval.Approvals
-	grants      *grant.Grants
-	hold        *hold.Hold
-	act         *act.Act
-	runs        *run.Engine
-	schedules   *schedule.Schedules
-	triggers    *trigger.Triggers
-	kit         loops.Deps // what loops and recipes work with
-	loopSet     *loops.Loops
-	health      *loops.Integrations
-	signed      *signed.Library
-	signedWork  *signed.Work
-	recipes     *recipe.Library
-	recipeWork  *recipe.Work
-	memory      *memory.Memory
-	outbox      *outbox.Outbox
-	letters     *deadletter.Letters
-	agents      *agent.Agents
-	models      *models
-	prices      *model.Catalog
-	server      *ipc.Server
+	o            Options
+	log          *slog.Logger
+	hide         *redact.Redactor // knows every secret; see hiding
+	secrets      *secret.Secrets
+	db           *db.DB
+	seat         *db.Seat // nil: the store is SQLite, and this process alone has it
+	awaited      *standby // answers clients until this daemon does; nil: there was nobody to wait for
+	keeper       *vault.Keeper
+	vault        *vault.Vault
+	vaultNotes   []string // what opening the vault found and mended
+	events       *eventlog.Log
+	audit        *audit.Audit
+	anchor       *audit.Anchor // nil: the record is not anchored
+	blobs        *blob.Store
+	budget       *budget.Budget
+	tools        *tool.Registry
+	confined     confining
+	processes    *toolprocess.Processes
+	servers      *mcpclient.Servers // of MCP, whose tools are called
+	checkpoints  *checkpoint.Checkpoints
+	roles        *policy.Roles
+	approvals    *approval.Approvals
+	grants       *grant.Grants
+	hold         *hold.Hold
+	act          *act.Act
+	runs         *run.Engine
+	schedules    *schedule.Schedules
+	triggers     *trigger.Triggers
+	kit          loops.Deps // what loops and recipes work with
+	loopSet      *loops.Loops
+	health       *loops.Integrations
+	delegations  *delegate.Service
+	delegateDeps delegate.Deps // what they use, filled in when all of it is there
+	signed       *signed.Library
+	signedWork   *signed.Work
+	recipes      *recipe.Library
+	recipeWork   *recipe.Work
+	memory       *memory.Memory
+	outbox       *outbox.Outbox
+	letters      *deadletter.Letters
+	agents       *agent.Agents
+	models       *models
+	prices       *model.Catalog
+	server       *ipc.Server
 
 	listener *httpd.Server // the network's; nil: it is off
 

@@ -84,6 +84,7 @@ func (d *Daemon) mux() *ipc.Mux {
 	ipc.Handle(m, wire.VaultRecover, d.vaultRecover)
 	ipc.Handle(m, wire.VaultRecoveryKey, d.vaultRecoveryKey)
 	d.undoMethods(m)
+	d.delegateMethods(m)
 	d.operatorTiers(m)
 	d.operatorSecrets(m)
 	return m

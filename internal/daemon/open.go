@@ -98,6 +98,9 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	if err := kinds.Add(d.undoRuns()); err != nil {
 		return nil, err
 	}
+	if err := d.openDelegate(cfg, home); err != nil {
+		return nil, err
+	}
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
 	if err := errors.Join(d.addTools(cfg), d.openProcesses(ctx, kinds), d.openServers(ctx), d.checkListedTools(cfg)); err != nil {
@@ -121,6 +124,9 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if err := d.openLoops(cfg, kinds); err != nil {
+		return nil, err
+	}
+	if err := d.fillDelegate(kinds); err != nil {
 		return nil, err
 	}
 	if err := d.openSigned(kinds); err != nil {

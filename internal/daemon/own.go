@@ -26,6 +26,7 @@ func (d *Daemon) ownTools() []registrar {
 		result.New(d.blobs, d.kept),
 		d.checkpoints,
 		loops.NewTools(&d.kit),
+		d.delegations,
 		send.New(func(ctx context.Context, tx *db.Tx, s agent.Sending) (outbox.Item, error) {
 			return d.agents.SendTx(ctx, tx, s)
 		}),

@@ -30,7 +30,7 @@ const byOperator = "operator"
 func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 	d.jobs = job.New(job.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Tools: d.tools, Approvals: d.approvals, Budget: d.budget,
-		Parent: d.agents.AuthorityOf, Hide: d.hide, Logger: d.log,
+		Parent: d.authorityOf, Hide: d.hide, Logger: d.log,
 	})
 	d.pairing = pairing.New(d.db, d.vault, d.events, d.audit)
 	d.remote = remote.New(remote.Deps{

@@ -45,14 +45,14 @@ func (d *Daemon) undoRuns() run.Kind {
 	}}
 }
 
-// operatorAuthority is what the operator's own undo is made with. There is nobody to
+// operatorAuthority is what the operator's own changes of a work tree are made with. There is nobody to
 // ask: the operator has said so.
 func (d *Daemon) operatorAuthority() (*act.Authority, error) {
 	level, err := policy.NewAutonomy(d.grants.Usual(), nil)
 	write := scope.Must("git.write")
 	return &act.Authority{
 		Subject: checkpoint.Operator, Tier: policy.Trusted, Autonomy: level, Standing: []scope.Scope{write},
-		Grants: policy.NewLayer("the operator's undo", []policy.Rule{{Scope: write, Effect: policy.Allow}}),
+		Grants: policy.NewLayer("what the operator does to a work tree", []policy.Rule{{Scope: write, Effect: policy.Allow}}),
 	}, err
 }
 

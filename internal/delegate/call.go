@@ -233,6 +233,10 @@ func (s *Service) start(ctx context.Context, w *work, most int64) (harness.Recor
 	if w.try, err = s.begin(ctx, w.run); err != nil {
 		return harness.Record{}, err
 	}
+	// What an earlier start asked is asked again by this one: nobody is to be asked twice at once.
+	if err := s.Jobs.EndOf(ctx, w.run, "its program died with the daemon"); err != nil {
+		return harness.Record{}, err
+	}
 	parent, err := s.authority(ctx, w.t)
 	if err != nil {
 		return harness.Record{}, err

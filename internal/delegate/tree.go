@@ -70,7 +70,7 @@ func (s *Service) git(ctx context.Context, owner confine.Owner, c gitCall) (out 
 	p := confine.GitProfile(c.workTree)
 	p.Write = append(p.Write, c.write...)
 	err = s.Git.Run(ctx, checkpoint.Command{
-		Profile: p, Owner: owner, Dir: c.dir, Args: append(checkpoint.SafeArgs("filter.lfs.smudge=", "filter.lfs.clean=", "filter.lfs.process=", "filter.lfs.required=false"), c.args...),
+		Profile: p, Owner: owner, Dir: c.dir, Args: append(checkpoint.SafeArgs("filter.lfs.smudge=", "filter.lfs.clean=", "filter.lfs.process=", "filter.lfs.required=false", "diff.orderFile="+os.DevNull), c.args...),
 		Env: append(checkpoint.SafeEnv("", c.gitDir, c.workTree), c.env...), Stdin: bytes.NewReader(c.stdin), Stdout: answer, Stderr: said,
 	})
 	if exit, ok := errors.AsType[checkpoint.ExitError](err); ok {

@@ -291,6 +291,19 @@ func (j *Jobs) EndTx(ctx context.Context, tx *db.Tx, jobID, why string) error {
 	return j.tell(ctx, tx, job, KindEnded, why)
 }
 
+// EndOf ends every job of a run: the execution they were issued for is over.
+func (j *Jobs) EndOf(ctx context.Context, runID, why string) error {
+	return j.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		open, err := db.All(ctx, tx, db.Column[string], "SELECT id FROM jobs WHERE run = $1 AND ended = 0 ORDER BY id", runID)
+		for _, id := range open {
+			if err == nil {
+				err = j.EndTx(ctx, tx, id, why)
+			}
+		}
+		return err
+	})
+}
+
 // stopCall stops what a job that has ended still waits for.
 func (j *Jobs) stopCall(ctx context.Context, tx *db.Tx, runID, why string) error {
 	rec, err := j.Runs.RecordIn(ctx, tx, runID)

@@ -125,6 +125,17 @@ var (
 	Send          = unary[SendRequest, SendResult]("send", "sends a message as the operator")
 	SendState     = unary[SendStateRequest, SendResult]("send.state", "what became of a message", repeatable)
 
+	DelegateStart = unary[DelegateRequest, DelegateResult]("delegate.start", "gives a task to a coding agent")
+	DelegatePlan  = unary[DelegateRequest, DelegatePlanResult]("delegate.plan", "what a task would be run by, what it needs and may cost", repeatable)
+	DelegateWait  = unary[DelegateWaitRequest, DelegateWaitResult]("delegate.wait", "waits until a delegation ends or asks", repeatable)
+	DelegateList  = unary[DelegateListRequest, DelegateListResult]("delegate.list", "tasks that were given to coding agents, newest first", repeatable)
+	DelegateShow  = unary[DelegateShowRequest, DelegateShowResult]("delegate.show", "one of them, with what it told and changed", repeatable)
+	DelegateApply = unary[DelegateShowRequest, DelegateApplyResult]("delegate.apply", "puts what one changed into the repository")
+	DelegateDrop  = unary[DelegateDropRequest, DelegateDropResult]("delegate.drop", "forgets a session and removes its worktree")
+	HarnessList   = unary[Empty, HarnessListResult]("harness.list", "the coding agents that are set up", repeatable)
+	HarnessProbe  = unary[HarnessRequest, HarnessProbeResult]("harness.probe", "asks a coding agent's program for its version and login; it uses no tokens", repeatable)
+	HarnessRoutes = unary[Empty, HarnessRoutesResult]("harness.routes", "the routes that may run, and those that ran", repeatable)
+
 	UndoList    = unary[UndoListRequest, UndoListResult]("undo.list", "what can be undone, newest first", repeatable)
 	UndoShow    = unary[UndoShowRequest, UndoShowResult]("undo.show", "what an undo would do", repeatable)
 	UndoRestore = unary[UndoRestoreRequest, UndoRestoreResult]("undo.restore", "takes a call, and those after it, back in a work tree")
@@ -180,6 +191,8 @@ func Methods() []Method {
 		AdapterAdd.Method, AdapterList.Method, AdapterRemove.Method,
 		ChannelList.Method, ChannelKinds.Method, ChannelShow.Method, ChannelAdd.Method, ChannelSet.Method, ChannelPause.Method,
 		ChannelResume.Method, ChannelTest.Method, ChannelRemove.Method, Send.Method, SendState.Method,
+		DelegateStart.Method, DelegatePlan.Method, DelegateWait.Method, DelegateList.Method, DelegateShow.Method, DelegateApply.Method, DelegateDrop.Method,
+		HarnessList.Method, HarnessProbe.Method, HarnessRoutes.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		ToolsAdd.Method, ToolsRemove.Method, ToolsTest.Method,

@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/budget"
+	"github.com/ombud-run/ombud/internal/checkpoint"
+	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/delegate"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/loops"
+	"github.com/ombud-run/ombud/internal/model"
+	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/scope"
+)
+
+// vendor is what is known of the maker of a program.
+type vendor struct {
+	variable string   // the program takes its key in
+	usual    string   // in which people have that key
+	provider string   // in the table of prices
+	hosts    []string // of its API
+}
+
+var vendors = map[harness.Name]vendor{
+	harness.Claude:   {"ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY", "anthropic", []string{"api.anthropic.com", "console.anthropic.com", "platform.claude.com"}},
+	harness.Codex:    {"CODEX_API_KEY", "OPENAI_API_KEY", "openai", []string{"api.openai.com", "auth.openai.com", "chatgpt.com"}},
+	harness.Gemini:   {"GEMINI_API_KEY", "GEMINI_API_KEY", "gemini", []string{"generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"}},
+	harness.OpenCode: {"ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY", "anthropic", []string{"api.anthropic.com", "opencode.ai"}},
+	harness.Pi:       {"ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY", "anthropic", []string{"api.anthropic.com"}},
+}
+
+// programDirs are where programs are looked for.
+func (d *Daemon) programDirs() []string {
+	for _, kv := range d.o.Environment.Programs() {
+		if list, is := strings.CutPrefix(kv, "PATH="); is {
+			return filepath.SplitList(list)
+		}
+	}
+	return nil
+}
+
+// harnessesOf are the coding agents of a configuration, in the order in which one is
+// chosen: those that are known programs, then the others by name.
+func harnessesOf(cfg config.Config, env config.Environment, dirs []string) (out []delegate.Harness) {
+	known := config.KnownHarnesses()
+	var others []string
+	for name := range cfg.Harnesses {
+		if !slices.Contains(known, name) {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(others)
+	for _, name := range slices.Concat(known, others) {
+		x := cfg.Harnesses[name]
+		h := delegate.Harness{Name: name, CLI: harness.Name(name), Model: x.Model, BaseURL: x.BaseURL, Secret: x.APIKey, Variable: x.Variable}
+		where := x.Program
+		if len(x.ACP) > 0 {
+			h.CLI, h.Args, where = harness.ACP, x.ACP[1:], x.ACP[0]
+		}
+		if h.Variable == "" {
+			h.Variable = vendors[h.CLI].variable
+		}
+		if h.Secret == "" && h.CLI != harness.ACP {
+			h.Key = cmp.Or(env.Named(h.Variable).Reveal(), env.Named(vendors[h.CLI].usual).Reveal())
+		}
+		var err error
+		if h.Program, err = child.Find(h.CLI, where, dirs); err != nil {
+			h.Program, h.Missing = "", err.Error()
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// harnessEgress is what each coding agent may reach: what the fetch tool may, its vendor, and
+// what is configured of it.
+func harnessEgress(cfg config.Config) (map[string]*guard.Egress, error) {
+	out := map[string]*guard.Egress{}
+	for _, h := range harnessesOf(cfg, config.Environment{}, nil) {
+		x := cfg.Harnesses[h.Name]
+		hosts := slices.Concat(x.Hosts, vendors[h.CLI].hosts)
+		if u, err := url.Parse(x.BaseURL); err == nil && u.Host != "" {
+			hosts = append(hosts, u.Host)
+		}
+		c := guard.EgressConfig{AllowHosts: hosts, AllowPrivate: cfg.Tools.Web.AllowPrivate}
+		if len(cfg.Tools.Web.AllowHosts) > 0 {
+			c.OnlyHosts = slices.Concat(cfg.Tools.Web.AllowHosts, hosts)
+		}
+		e, err := guard.NewEgress(c)
+		if err != nil {
+			return nil, err
+		}
+		out[h.Name] = e
+	}
+	return out, nil
+}
+
+// shells are looked for to run checks.
+var shells = []string{"/bin/sh", "/usr/bin/sh"}
+
+// openDelegate constructs the delegations. Their parts are filled in by fillDelegate, when
+// all of those are there.
+func (d *Daemon) openDelegate(cfg config.Config, home string) error {
+	in := d.o.Instance
+	c := delegate.Config{
+		Harnesses: harnessesOf(cfg, d.o.Environment, d.programDirs()), Default: cfg.Delegate.Default, Time: cfg.Delegate.Timeout, Quiet: cfg.Delegate.Quiet,
+		Budget: budget.Limit{Set: cfg.Delegate.Limit.Set, MicroUSD: int64(cfg.Delegate.Limit.Amount)}, Home: home,
+		State: filepath.Join(in.DataDir, "harness"), Trees: filepath.Join(in.DataDir, "worktrees"), Workspace: d.workspace(cfg),
+		Socket: in.AgentSocket(), Path: strings.Join(d.programDirs(), string(filepath.ListSeparator)),
+	}
+	for _, text := range cfg.Delegate.Admit {
+		r, err := delegate.ParseRoute(text)
+		if err != nil {
+			return err
+		}
+		c.Admit = append(c.Admit, r)
+	}
+	if exe, err := os.Executable(); err == nil {
+		c.Program, _ = filepath.EvalSymlinks(exe) // "" lends no tools, and says so when they are wanted
+	}
+	for _, sh := range shells {
+		if st, err := os.Stat(sh); err == nil && st.Mode().IsRegular() {
+			c.Shell = sh
+			break
+		}
+	}
+	d.delegations = delegate.New(&d.delegateDeps, c)
+	return nil
+}
+
+// fillDelegate gives the delegations what they use.
+func (d *Daemon) fillDelegate(kinds *run.Kinds) error {
+	d.delegateDeps = delegate.Deps{
+		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Jobs: d.jobs, Budget: d.budget, Secrets: d.secrets, Agents: d.agents,
+		Starter: child.New(d.confined.launcher, child.Config{Environ: d.o.Environment.Programs(), Logger: d.log}),
+		Git:     checkpoint.NewProgram(d.confined.launcher), Launcher: d.confined.launcher,
+		Authority: d.authorityOf, Price: d.harnessPrice, Logger: d.log,
+	}
+	d.kit.Delegate = d.delegateFor
+	return errors.Join(kinds.Add(d.delegations.RunKind()), kinds.Add(d.delegations.ApplyKind(func(repo string) (*act.Authority, error) {
+		return d.operatorAuthority()
+	})))
+}
+
+// harnessPrice prices tokens of a program that tells no cost.
+func (d *Daemon) harnessPrice(cli harness.Name, name string, u harness.Usage) (int64, bool) {
+	if _, m, split := strings.Cut(name, "/"); split {
+		name = m
+	}
+	return d.prices.Cost(vendors[cli].provider, name, model.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
+}
+
+// delegateFor begins what a loop or a recipe gives to a coding agent.
+func (d *Daemon) delegateFor(ctx context.Context, tx *db.Tx, parent string, t loops.Task) (string, error) {
+	got, err := d.delegations.StartTx(ctx, tx, delegate.Order{Task: delegate.Task{
+		Prompt: t.Prompt, Subject: t.Subject, Conversation: t.Conversation, Tier: policy.Trusted, Label: t.Label, Unattended: true, Use: loops.HarnessScope,
+	}}, parent)
+	return got.Run, err
+}
+
+// authorityOf is what a subject may do now, in a conversation it is talked to from with
+// tier: an agent, what works by itself, or the operator, whose tools are those of the
+// default agent.
+func (d *Daemon) authorityOf(ctx context.Context, subject, conversation string, tier policy.Tier) (*act.Authority, error) {
+	if subject == delegate.Operator {
+		auth, err := d.agents.AuthorityOf(ctx, "agent:"+agent.Default, conversation, policy.Trusted)
+		if err != nil {
+			return nil, err
+		}
+		return delegating(auth), nil
+	}
+	who, err := d.actorOf(subject)
+	switch {
+	case err == nil:
+		return d.kit.AuthorityOf(ctx, who)
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	}
+	return d.agents.AuthorityOf(ctx, subject, conversation, tier)
+}
+
+// delegating is an authority that may also give work to coding agents, whatever its role
+// says: the operator has said so by giving it.
+func delegating(auth *act.Authority) *act.Authority {
+	use := policy.Rule{Scope: scope.Must("harness"), Effect: policy.Allow}
+	with := func(l *policy.Layer) *policy.Layer {
+		others := slices.DeleteFunc(l.Rules(), func(r policy.Rule) bool { return r.Scope.Base() == use.Scope.Base() })
+		return policy.NewLayer(l.Name(), append(others, use))
+	}
+	out := *auth
+	out.Subject, out.Grants, out.Bounds, out.Role = delegate.Operator, with(auth.Grants), nil, nil
+	for _, l := range auth.Bounds {
+		out.Bounds = append(out.Bounds, with(l))
+	}
+	if auth.Role != nil {
+		out.Tier = min(auth.Tier, auth.Role.MaxTier())
+		for _, l := range auth.Role.Layers() {
+			out.Bounds = append(out.Bounds, with(l))
+		}
+	}
+	return &out
+}
