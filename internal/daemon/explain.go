@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/checkpoint"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/wire"
@@ -182,10 +183,13 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 	if answer, ok := agent.OutcomeOf(rec); ok {
 		addAnswer(answer, id, out)
 	}
-	if rec.Ended > 0 && out.Event != nil {
+	switch {
+	case rec.Ended > 0 && out.Event != nil:
 		out.DurationUS = rec.Ended - out.Event.At
+	case out.Event == nil:
+		out.DurationUS = cmp.Or(rec.Ended, d.db.Time()) - rec.Created
 	}
-	list, err := d.approvals.List(ctx, approval.Filter{Run: id})
+	list, err := d.questionsAbout(ctx, rec)
 	for _, a := range list {
 		out.Approvals = append(out.Approvals, wireApproval(a))
 		if a.State == approval.Pending {
@@ -199,6 +203,27 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 		out.Left = append(out.Left, "the turn is "+string(rec.State))
 	}
 	return err
+}
+
+// questionsAbout are what was asked for a run: by itself, and by the program that works for
+// it, whose every question is a run of its own.
+func (d *Daemon) questionsAbout(ctx context.Context, rec run.Record) ([]approval.Approval, error) {
+	list, err := d.approvals.List(ctx, approval.Filter{Run: rec.ID})
+	if err != nil {
+		return nil, err
+	}
+	calls, err := d.runs.List(ctx, run.Filter{Parent: rec.ID, Kind: job.CallKind, Limit: maxRelated})
+	if err != nil {
+		return nil, err
+	}
+	for _, call := range calls {
+		asked, err := d.approvals.List(ctx, approval.Filter{Run: call.ID})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, asked...)
+	}
+	return list, nil
 }
 
 func (d *Daemon) explainDelivery(ctx context.Context, cause string, out *wire.Explanation) error {
