@@ -21,6 +21,7 @@ func cannedGrant() wire.Grant {
 // cannedCaps answers what is about authority. A grant for email.send grants
 // nothing; an unknown scope is refused as the daemon does it.
 func cannedCaps(m *ipc.Mux) {
+	cannedMCPClients(m)
 	ipc.Handle(m, wire.CapsList, func(_ context.Context, req wire.CapsListRequest) (wire.CapsListResult, error) {
 		out := wire.CapsListResult{
 			Subjects: []wire.CapsSubject{{Subject: "agent:main", Role: "assistant", MaxTier: "trusted", Rules: []wire.CapsRule{
