@@ -139,6 +139,9 @@ type Intake interface {
 	// Arrived tells that a piece which was sent under a key surely arrived, as a network
 	// says that reports it later.
 	Arrived(ctx context.Context, key, ref string) error
+	// Lost tells that a piece which its network took under a key, and called ref, did not
+	// arrive after all, and why.
+	Lost(ctx context.Context, key, ref, reason string) error
 	// Up tells that the connection stands, and as whom.
 	Up(me Me)
 	// Down tells of trouble while the adapter tries again by itself.

@@ -3,6 +3,7 @@ package channel
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -217,17 +218,59 @@ func (l *line) Arrived(ctx context.Context, key, ref string) error {
 	if err != nil {
 		return err
 	}
-	moved, err := l.c.movePiece(ctx, item, n, sending, sent, ref)
-	if err != nil || !moved || it.State != outbox.Uncertain {
+	if _, err := l.c.movePiece(ctx, item, n, sending, sent, ref); err != nil {
 		return err
 	}
+	// A report may come before the answer that was lost: then nothing moved, and all is known.
 	list, err := l.c.readPieces(ctx, item)
-	if err != nil || !allSent(list) {
+	if err != nil || it.State != outbox.Uncertain || len(list) == 0 || slices.ContainsFunc(list, func(p piece) bool { return p.state == sending }) {
 		return err
 	}
-	_, err = l.c.Outbox.Decide(ctx, item, outbox.Arrived, l.name, "the network said so later")
+	decision := outbox.Resume
+	if allSent(list) {
+		decision = outbox.Arrived
+	}
+	_, err = l.c.Outbox.Decide(ctx, item, decision, l.name, "the network said so later")
 	if fault.Is(err, fault.Conflict) {
 		return nil
+	}
+	return err
+}
+
+// Lost implements Intake.
+func (l *line) Lost(ctx context.Context, key, ref, reason string) error {
+	item, n, ok := keyParts(key)
+	if !ok || ref == "" || len(ref) > maxID {
+		return nil // it is no key of ours
+	}
+	it, err := l.c.Outbox.Get(ctx, item)
+	if fault.Is(err, fault.NotFound) || err == nil && it.Channel != l.name {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if it.State == outbox.Queued || it.State == outbox.Sending {
+		return fault.New(fault.Unavailable, "the rest of item %s is not sent yet: the report has to come again", item)
+	}
+	err = l.c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		list, err := l.c.pieces(ctx, tx, item)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(list, func(p piece) bool { return p.n == n && p.state == sent && p.ref == ref })
+		if i < 0 || it.State != outbox.Delivered {
+			l.c.Logger.Warn("a message did not arrive after all", "channel", l.name, "item", item, "state", string(it.State), "reason", reason)
+			return nil // of an earlier try; or a person decides about the whole of it
+		}
+		// Who wants it sent again sends this piece, and those that arrived stay.
+		if _, err := tx.Exec(ctx, "UPDATE channel_pieces SET state = $1, ref = NULL, at = $2 WHERE item = $3 AND n = $4", waiting, tx.Now(), item, n); err != nil {
+			return err
+		}
+		return l.c.Outbox.LostTx(ctx, tx, item, fault.New(fault.Denied, "the network took it, and said later that it did not arrive: %s", reason))
+	})
+	if fault.Is(err, fault.Conflict) {
+		return nil // it was moved meanwhile
 	}
 	return err
 }

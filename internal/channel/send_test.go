@@ -115,6 +115,89 @@ func TestWhatArrivedIsSettledLate(t *testing.T) {
 	})
 }
 
+// A report may come before the answer to the send that it is about, and the answer be lost.
+func TestWhatWasReportedBeforeItsAnswerIsNotInDoubt(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.send = func(out Outgoing) (string, error) {
+			if out.Piece.Text != "one" {
+				return "r", nil
+			}
+			if err := s.net.intake().Arrived(context.Background(), out.Key, "9"); err != nil {
+				t.Error(err)
+			}
+			return "", errors.New("the connection broke")
+		}
+		s.add(nil)
+		if it := s.ended(s.say("one two", nil)); it.State != outbox.Delivered || it.Ref != "9" || it.PossibleRepeat {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
+// Once nothing is in doubt any more the rest goes out, and nothing of it is a repeat.
+func TestTheRestGoesOutWhenTheDoubtIsOver(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.send = func(out Outgoing) (string, error) {
+			if out.Piece.Text == "two" {
+				return "", errors.New("the connection broke")
+			}
+			return "r", nil
+		}
+		s.add(nil)
+		id := s.say("one two three", nil)
+		if it := s.ended(id); it.State != outbox.Uncertain {
+			t.Fatalf("%+v", it)
+		}
+		if err := s.net.intake().Arrived(t.Context(), id+"/1", "9"); err != nil {
+			t.Fatal(err)
+		}
+		s.until("the rest went out", func() bool { return s.item(id).State == outbox.Delivered })
+		if it, got := s.item(id), s.net.texts(); it.PossibleRepeat || !slices.Equal(got, []string{"one", "three"}) {
+			t.Errorf("%+v, sent %q", it, got)
+		}
+	})
+}
+
+// What the network took and did not deliver is a failure that is told; a resend sends that
+// piece alone.
+func TestWhatIsLostAfterwardsFails(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		refs := map[string]string{"one": "1", "two": "2"}
+		s.net.send = func(out Outgoing) (string, error) { return refs[out.Piece.Text], nil }
+		s.add(nil)
+		id := s.say("one two", nil)
+		s.ended(id)
+		lost := func(key, ref string) {
+			t.Helper()
+			if err := s.net.intake().Lost(t.Context(), key, ref, "code 131047: too late"); err != nil {
+				t.Errorf("%s %s: %v", key, ref, err)
+			}
+		}
+		for _, bad := range [][2]string{{"x", "2"}, {"obx_none/0", "2"}, {id + "/1", "1"}, {id + "/1", ""}, {id + "/7", "2"}} {
+			lost(bad[0], bad[1])
+		}
+		if it := s.item(id); it.State != outbox.Delivered {
+			t.Fatalf("%+v", it)
+		}
+		lost(id+"/1", "2")
+		if it := s.item(id); it.State != outbox.Failed || !strings.Contains(it.Error, "too late") {
+			t.Fatalf("%+v", it)
+		}
+		refs["two"] = "3"
+		if _, err := s.Outbox.Decide(t.Context(), id, outbox.Resend, "operator", ""); err != nil {
+			t.Fatal(err)
+		}
+		s.until("it was sent again", func() bool { return s.item(id).State == outbox.Delivered })
+		lost(id+"/1", "2") // the same report once more is of the try before
+		if it, got := s.item(id), s.net.texts(); it.State != outbox.Delivered || !slices.Equal(got, []string{"one", "two", "two"}) {
+			t.Errorf("%+v, sent %q", it, got)
+		}
+	})
+}
+
 func TestWhatNobodyWaitsForIsKeptBack(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *site) {

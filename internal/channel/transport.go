@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,12 @@ type telling struct{ base http.RoundTripper }
 
 func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {
 	var written atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { written.Store(true) }}
+	trace := &httptrace.ClientTrace{
+		// It takes another connection only if nothing was written to the one before, or if the
+		// request may be repeated; then a connection that died unseen says nothing of this try.
+		GetConn: func(string) { written.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { written.Store(true) },
+	}
 	resp, err := t.base.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
 	if err != nil && !written.Load() {
 		return nil, fault.New(fault.Unavailable, "%s was not reached: %w", req.URL.Host, err)
@@ -89,6 +95,32 @@ func ReadAll(resp *http.Response, max int64) ([]byte, error) {
 		return nil, fault.New(fault.Unknown, "the answer has more than %d bytes", max)
 	}
 	return data, nil
+}
+
+// Rows is a list of which is left out what cannot be decoded: one thing of a shape that is not
+// known hides no other.
+type Rows[T any] []T
+
+// UnmarshalJSON reads a list, or null.
+func (r *Rows[T]) UnmarshalJSON(data []byte) error {
+	var all []json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*r = Decoded[T](all)
+	return nil
+}
+
+// Decoded are those of a list that can be decoded.
+func Decoded[T any](all []json.RawMessage) []T {
+	out := make([]T, 0, len(all))
+	for _, one := range all {
+		var v T
+		if json.Unmarshal(one, &v) == nil {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // Wait waits by the clock, or returns why ctx has ended.

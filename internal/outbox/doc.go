@@ -15,6 +15,8 @@
 //	sending   -- refusal  --> failed     for good, or after the last try
 //	sending   -- doubt    --> uncertain  it may have been sent and nobody can tell
 //	uncertain -- person   --> queued | delivered | skipped
+//	uncertain -- channel  --> queued | delivered   it learned what became of it
+//	delivered -- channel  --> failed               it learned that it did not arrive after all
 //	failed    -- person   --> queued | skipped
 //	queued    -- person   --> skipped
 //	skipped   -- person   --> queued

@@ -76,3 +76,19 @@ func (o *Outbox) FailTx(ctx context.Context, tx *db.Tx, channel string, reason e
 
 // maxFailed is how many items fail in one commit.
 const maxFailed = 1000
+
+// LostTx fails, as part of tx, an item that was delivered as far as its channel knew then.
+// Conflict if it is not delivered.
+func (o *Outbox) LostTx(ctx context.Context, tx *db.Tx, id string, reason error) error {
+	it, err := o.move(ctx, tx, id, func(it *Item) error {
+		if it.State != Delivered {
+			return errStale
+		}
+		it.State, it.ErrorClass, it.Error, it.DeliveredAt, it.since = Failed, fault.ClassOf(reason), reason.Error(), 0, tx.Now()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return o.tellEnd(ctx, tx, &it)
+}

@@ -83,6 +83,7 @@ const (
 	Resend  Decision = "resend"    // send it again; a possible repeat if it was uncertain
 	Arrived Decision = "delivered" // it arrived
 	Skip    Decision = "skip"      // leave it
+	Resume  Decision = "resume"    // what was in doubt arrived: go on with the rest, which is no repeat
 )
 
 // allowed says from which states a decision may be taken.
@@ -90,6 +91,7 @@ var allowed = map[Decision][]State{
 	Resend:  {Uncertain, Failed, Skipped},
 	Arrived: {Uncertain},
 	Skip:    {Uncertain, Failed, Queued},
+	Resume:  {Uncertain},
 }
 
 // Decide settles an item by a person's word. Errors: Invalid, NotFound, Conflict
@@ -123,8 +125,8 @@ func decide(now, next int64, it *Item, d Decision) error {
 		return fault.New(fault.Conflict, "item %s is %s: it cannot be decided as %s", it.ID, it.State, d)
 	}
 	switch d {
-	case Resend:
-		it.PossibleRepeat = it.PossibleRepeat || it.State == Uncertain
+	case Resend, Resume:
+		it.PossibleRepeat = it.PossibleRepeat || d == Resend && it.State == Uncertain
 		it.State, it.Attempts, it.probes, it.NextAt, it.since = Queued, 0, 0, next, now
 	case Arrived:
 		it.State, it.DeliveredAt = Delivered, now

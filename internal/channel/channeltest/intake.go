@@ -24,6 +24,7 @@ type Intake struct {
 	ups     []channel.Me
 	downs   []error
 	arrived map[string]string
+	lost    []string
 	fail    int
 	slow    time.Duration
 }
@@ -101,6 +102,12 @@ func (i *Intake) Arrived(_ context.Context, key, ref string) error {
 	return nil
 }
 
+// Lost keeps what did not arrive after all.
+func (i *Intake) Lost(_ context.Context, key, ref, reason string) error {
+	i.change(func() { i.lost = append(i.lost, key+" "+ref+": "+reason) })
+	return nil
+}
+
 // Up notes that the connection stands.
 func (i *Intake) Up(me channel.Me) { i.change(func() { i.ups = append(i.ups, me) }) }
 
@@ -121,13 +128,14 @@ type Seen struct {
 	Ups     []channel.Me
 	Downs   []error
 	Arrived map[string]string
+	Lost    []string // key, ref and reason
 }
 
 // Now tells what was kept so far.
 func (i *Intake) Now() Seen {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	s := Seen{Taken: slices.Clone(i.taken), Again: i.again, Cursor: i.cursor, Ups: slices.Clone(i.ups), Downs: slices.Clone(i.downs), Arrived: map[string]string{}}
+	s := Seen{Taken: slices.Clone(i.taken), Again: i.again, Cursor: i.cursor, Ups: slices.Clone(i.ups), Downs: slices.Clone(i.downs), Arrived: map[string]string{}, Lost: slices.Clone(i.lost)}
 	maps.Copy(s.Arrived, i.arrived)
 	return s
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/outbox"
 )
@@ -198,29 +199,30 @@ func (r *runner) readChannel(ctx context.Context, channel, after string) error {
 // missed returns what was written after a message, oldest first: all of it, or the first
 // and the last hundred.
 func (r *runner) missed(ctx context.Context, channel, after string) ([]message, error) {
-	first, err := r.history(ctx, channel, fmt.Sprintf("after=%s&limit=%d", after, page))
-	if err != nil || len(first) < page {
+	first, whole, err := r.history(ctx, channel, fmt.Sprintf("after=%s&limit=%d", after, page))
+	if err != nil || whole || len(first) == 0 {
 		return first, err
 	}
 	end := first[len(first)-1].ID
-	last, err := r.history(ctx, channel, fmt.Sprintf("limit=%d", page))
+	last, whole, err := r.history(ctx, channel, fmt.Sprintf("limit=%d", page))
 	if err != nil {
 		return nil, err
 	}
-	if len(last) == page && later(last[0].ID, end) {
+	if !whole && len(last) > 0 && later(last[0].ID, end) {
 		r.log.Warn("more was written in a channel than is read up on", "channel", channel, "from", end, "to", last[0].ID)
 	}
 	last = slices.DeleteFunc(last, func(m message) bool { return !later(m.ID, end) })
 	return append(first, last...), nil
 }
 
-// history reads messages, oldest first.
-func (a *Adapter) history(ctx context.Context, channel, query string) ([]message, error) {
-	var list []message
-	if err := a.api.call(ctx, http.MethodGet, "/channels/"+channel+"/messages?"+query, nil, &list); err != nil {
-		return nil, err
+// history reads messages, oldest first, without those whose shape is not known. whole says
+// that there are no more.
+func (a *Adapter) history(ctx context.Context, room, query string) (list []message, whole bool, err error) {
+	var raw []json.RawMessage
+	if err := a.api.call(ctx, http.MethodGet, "/channels/"+room+"/messages?"+query, nil, &raw); err != nil {
+		return nil, false, err
 	}
-	list = slices.DeleteFunc(list, func(m message) bool { return !snowflake(m.ID) })
+	list = slices.DeleteFunc(channel.Decoded[message](raw), func(m message) bool { return !snowflake(m.ID) })
 	slices.SortFunc(list, func(a, b message) int { return compareIDs(a.ID, b.ID) })
-	return list, nil
+	return list, len(raw) < page, nil
 }

@@ -1,11 +1,17 @@
 package discord
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/channel"
 	"github.com/ombud-run/ombud/internal/channel/channeltest"
 	"github.com/ombud-run/ombud/internal/channel/discord/discordtest"
 )
@@ -48,6 +54,28 @@ func TestWhatWasWrittenMeanwhileIsReadUpOn(t *testing.T) {
 	b.taken(7)
 	if s := b.in.Now(); s.Again != 0 || len(s.Downs) != 0 {
 		t.Errorf("%d again, %v", s.Again, s.Downs)
+	}
+}
+
+// One message of a shape that is not known hides no other, and counts as one of a page.
+func TestAMessageOfAnUnknownShapeHidesNoOther(t *testing.T) {
+	t.Parallel()
+	var rows []string
+	for n := range page {
+		rows = append(rows, fmt.Sprintf(`{"id":"%d","type":0,"channel_id":"1","author":{"id":"2"},"content":"%d"}`, 1000+n, n))
+	}
+	rows[3] = `{"id":"1003","type":"a new one","author":["2"]}`
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "["+strings.Join(rows, ",")+"]")
+	}))
+	t.Cleanup(srv.Close)
+	a, err := newAdapter(channel.Setup{Values: map[string]string{"api_url": srv.URL}, Secret: func(context.Context, string) (string, error) { return "token", nil }}, settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, whole, err := a.history(t.Context(), "1", "limit=100")
+	if err != nil || whole || len(list) != page-1 || list[3].ID != "1004" {
+		t.Errorf("%d messages, whole %v, %v", len(list), whole, err)
 	}
 }
 

@@ -96,8 +96,9 @@ func TestASilentGatewayIsLeft(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.server.Heartbeat(30 * time.Millisecond)
-	b.server.Mute(true)
 	b.start()
+	b.up(1) // there is a session to go on with
+	b.server.Mute(true)
 	b.until("a zombie", func(s channeltest.Seen) bool {
 		return slices.ContainsFunc(s.Downs, func(err error) bool { return errors.Is(err, errZombie) })
 	})

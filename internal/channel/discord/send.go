@@ -145,11 +145,11 @@ func (a *Adapter) Probe(ctx context.Context, out channel.Outgoing, since time.Ti
 	if err := a.api.call(ctx, http.MethodGet, "/users/@me", nil, &me); err != nil {
 		return outbox.CannotTell, "", err
 	}
-	list, err := a.history(ctx, out.Chat, fmt.Sprintf("after=%d&limit=%d", idAt(since.Add(-skew)), page))
+	list, whole, err := a.history(ctx, out.Chat, fmt.Sprintf("after=%d&limit=%d", idAt(since.Add(-skew)), page))
 	if err != nil {
 		return outbox.CannotTell, "", err
 	}
-	return find(list, me.ID, out, since, len(list) < page)
+	return find(list, me.ID, out, since, whole)
 }
 
 // find looks for a piece. all says that nothing was written since but the list.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/bwmarrin/discordgo"
+
+	"github.com/ombud-run/ombud/internal/channel"
 )
 
 // The parts of Discord's objects that are read. They are few and plain on purpose: what
@@ -102,12 +104,12 @@ type role struct {
 }
 
 type server struct {
-	ID          string   `json:"id"`
-	Unavailable bool     `json:"unavailable"`
-	Roles       []role   `json:"roles"`
-	Members     []member `json:"members"`
-	Channels    []room   `json:"channels"`
-	Threads     []room   `json:"threads"`
+	ID          string               `json:"id"`
+	Unavailable bool                 `json:"unavailable"`
+	Roles       channel.Rows[role]   `json:"roles"`
+	Members     channel.Rows[member] `json:"members"`
+	Channels    channel.Rows[room]   `json:"channels"`
+	Threads     channel.Rows[room]   `json:"threads"`
 }
 
 type roleEvent struct {
@@ -134,10 +136,10 @@ type hello struct {
 }
 
 type ready struct {
-	User    user     `json:"user"`
-	Session string   `json:"session_id"`
-	Resume  string   `json:"resume_gateway_url"`
-	Guilds  []server `json:"guilds"`
+	User    user                 `json:"user"`
+	Session string               `json:"session_id"`
+	Resume  string               `json:"resume_gateway_url"`
+	Guilds  channel.Rows[server] `json:"guilds"`
 }
 
 // said is a frame of ours.

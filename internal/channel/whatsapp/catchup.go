@@ -164,7 +164,7 @@ func (a *wacli) unlocked(ctx context.Context) (map[string]chatRow, error) {
 		return nil, err
 	}
 	var l struct {
-		Chats []chatRow `json:"chats"`
+		Chats channel.Rows[chatRow] `json:"chats"`
 	}
 	if e.killed != nil || e.code != 0 || e.over || json.Unmarshal(e.out, &l) != nil {
 		return nil, fault.New(fault.Unavailable, "wacli does not say which chats are locked, so none is looked at (code %d)", e.code)

@@ -55,6 +55,23 @@ func say(w *whatsapptest.Wacli, chat whatsapptest.Chat, id string, ago time.Dura
 	return m
 }
 
+// One message, or one chat, of a shape that is not known hides no other in wacli's lists.
+func TestAnUnknownShapeHidesNothingInAList(t *testing.T) {
+	t.Parallel()
+	a, _, _ := setup(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	a.exec = func(_ context.Context, _ int, args ...string) (ended, error) {
+		if args[0] == "api" {
+			return ended{out: []byte(`{"chats":[{"jid":7},{"jid":"15550002222@s.whatsapp.net","name":"Ann"}]}`)}, nil
+		}
+		return ended{out: fmt.Appendf(nil, `{"messages":[{"id":"1","content":{"text":"x"}},{"id":"2","chat_jid":"15550002222@s.whatsapp.net","sender_jid":"15550002222@s.whatsapp.net","content":"hi","timestamp":%q}]}`, now.Format(time.RFC3339))}, nil
+	}
+	found, _, err := a.find(t.Context(), now.Add(-time.Hour), now)
+	if err != nil || ids(found) != "2" {
+		t.Errorf("%s %v", ids(found), err)
+	}
+}
+
 func TestTheFirstStartBeginsNow(t *testing.T) {
 	t.Parallel()
 	held(t, func(t *testing.T, _ *wacli, w *whatsapptest.Wacli, in *channeltest.Intake, run func() func() error) {

@@ -2,11 +2,13 @@ package whatsapp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -284,6 +286,32 @@ func TestAllThatACallSaysIsTaken(t *testing.T) {
 	}
 	if !strings.Contains(text.String(), "wamid.ours4") || !strings.Contains(text.String(), "131047") {
 		t.Errorf("a failure is not logged: %s", text)
+	}
+	if want := []string{"item-3/0 wamid.ours4: Meta says, code 131047: More than 24 hours have passed."}; !slices.Equal(got.Lost, want) {
+		t.Errorf("lost: %q", got.Lost)
+	}
+}
+
+// One message of a shape that is not known hides no other, and is an event itself.
+func TestAMessageOfAnUnknownShapeHidesNoOther(t *testing.T) {
+	t.Parallel()
+	c, _, _, _ := setupCloud(t)
+	in := channeltest.NewIntake()
+	n := (&whatsapptest.Notice{}).Text(customer, "wamid.1", "before").Raw(customer, "wamid.2", "hologram", `"image":"none","text":7`).
+		Raw(customer, "wamid.3", "text", `"text":{"body":"after"}`)
+	n.Messages = append(n.Messages, json.RawMessage(`"nothing"`))
+	n.Statuses = append(n.Statuses, json.RawMessage(`{"id":4,"status":["sent"]}`))
+	n.Status("sent", "wamid.ours", "item-1/0", 0)
+	if s := whatsapptest.PostCloud(c.Hook(in), n.Body()); s != 200 {
+		t.Fatal(s)
+	}
+	got := in.Now()
+	var said []string
+	for _, m := range got.Taken {
+		said = append(said, m.Text)
+	}
+	if want := []string{"before", "[message that cannot be shown here]", "after"}; !slices.Equal(said, want) || got.Arrived["item-1/0"] != "wamid.ours" {
+		t.Errorf("%q, arrived %v", said, got.Arrived)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -78,6 +80,7 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request, in channel.Intake)
 // take takes in all that a call says. What was taken before an error is the same when the
 // call comes again.
 func (c *cloud) take(ctx context.Context, in channel.Intake, n notice) error {
+	var unsettled error // a report that comes too early keeps back no message
 	for _, entry := range n.Entry {
 		for _, change := range entry.Changes {
 			v := change.Value
@@ -93,13 +96,11 @@ func (c *cloud) take(ctx context.Context, in channel.Intake, n notice) error {
 				}
 			}
 			for _, s := range v.Statuses {
-				if err := c.report(ctx, in, s); err != nil {
-					return err
-				}
+				unsettled = errors.Join(unsettled, c.report(ctx, in, s))
 			}
 		}
 	}
-	return nil
+	return unsettled
 }
 
 // report takes in what Meta says became of a message of ours.
@@ -116,7 +117,12 @@ func (c *cloud) report(ctx context.Context, in channel.Intake, s statusRow) erro
 		if len(s.Errors) > 0 {
 			e = s.Errors[0]
 		}
-		c.log.WarnContext(ctx, "Meta did not deliver a WhatsApp message", "ref", line(s.ID), "code", e.Code, "error", line(cmp.Or(e.Data.Details, e.Message)))
+		reason := fmt.Sprintf("Meta says, code %d: %s", e.Code, line(cmp.Or(e.Data.Details, e.Message, "no reason")))
+		c.log.WarnContext(ctx, "Meta did not deliver a WhatsApp message", "ref", line(s.ID), "reason", reason)
+		if s.Key == "" || len(s.Key) > maxKey {
+			return nil
+		}
+		return in.Lost(ctx, s.Key, s.ID, reason)
 	}
 	return nil
 }
@@ -142,8 +148,8 @@ type value struct {
 			Name string `json:"name"`
 		} `json:"profile"`
 	} `json:"contacts"`
-	Messages []cloudRow  `json:"messages"`
-	Statuses []statusRow `json:"statuses"`
+	Messages channel.Rows[cloudRow]  `json:"messages"`
+	Statuses channel.Rows[statusRow] `json:"statuses"`
 }
 
 type statusRow struct {
@@ -191,6 +197,24 @@ type cloudRow struct {
 	Location struct {
 		Name string `json:"name"`
 	} `json:"location"`
+}
+
+// UnmarshalJSON reads a row. Of one whose content is of another shape than is known there is
+// left that somebody wrote.
+func (r *cloudRow) UnmarshalJSON(data []byte) error {
+	type plain cloudRow
+	if json.Unmarshal(data, (*plain)(r)) == nil {
+		return nil
+	}
+	var head struct {
+		ID        string `json:"id"`
+		From      string `json:"from"`
+		Timestamp stamp  `json:"timestamp"`
+	}
+	*r = cloudRow{}
+	err := json.Unmarshal(data, &head)
+	r.ID, r.From, r.Timestamp = head.ID, head.From, head.Timestamp
+	return err
 }
 
 // decodeNotice reads the body of a call of Meta's. Invalid if it is no JSON object.

@@ -108,7 +108,7 @@ func (a *wacli) open(ctx context.Context, chat string) error {
 		return err
 	}
 	var l struct {
-		Chats []chatRow `json:"chats"`
+		Chats channel.Rows[chatRow] `json:"chats"`
 	}
 	if e.killed != nil || e.code != 0 || json.Unmarshal(e.out, &l) != nil {
 		return nil //nolint:nilerr // wacli decides
@@ -186,7 +186,7 @@ func (a *wacli) list(ctx context.Context, after time.Time) ([]messageRow, error)
 		return nil, err
 	}
 	var l struct {
-		Messages *[]messageRow `json:"messages"`
+		Messages *[]json.RawMessage `json:"messages"`
 	}
 	switch {
 	case e.killed != nil:
@@ -205,7 +205,13 @@ func (a *wacli) list(ctx context.Context, after time.Time) ([]messageRow, error)
 		}
 		return nil, nil
 	}
-	return *l.Messages, nil
+	rows := make([]messageRow, len(*l.Messages)) // one of an unknown shape counts, and says nothing
+	for i, raw := range *l.Messages {
+		if json.Unmarshal(raw, &rows[i]) != nil {
+			rows[i] = messageRow{}
+		}
+	}
+	return rows, nil
 }
 
 // memory keeps what was last said of some keys, the newest maxKept of them.
