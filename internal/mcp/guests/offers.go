@@ -37,19 +37,16 @@ func (c *Clients) Offers(ctx context.Context, name string) ([]wire.MCPTool, erro
 }
 
 // reachable reports whether a call of a tool may be allowed. What it needs depends on its
-// input, so an example is asked; the tool is offered where there is none.
+// input, so an example is asked. Where there is none the name tells, as that of shell.exec
+// does; a tool of which nothing can be told is offered.
 func (c *Clients) reachable(in *policy.Input, d tool.Definition) bool {
-	input := example(d.Input)
-	if input == nil || c.Tools.Validate(d.Name, input) != nil { // Scopes takes only what fits the schema
-		return true
-	}
-	input, err := tool.Canonical(input)
-	if err != nil {
-		return true
-	}
-	needs, err := d.Scopes(input)
-	if err != nil {
-		return true
+	needs, known := c.exampleNeeds(d)
+	if !known {
+		named, err := scope.Parse(d.Name)
+		if err != nil {
+			return true
+		}
+		needs = []scope.Scope{named}
 	}
 	for _, need := range needs {
 		if most, _ := in.Reach(scope.Unqualified(need.Base())); most == policy.Deny {
@@ -57,6 +54,19 @@ func (c *Clients) reachable(in *policy.Input, d tool.Definition) bool {
 		}
 	}
 	return true
+}
+
+func (c *Clients) exampleNeeds(d tool.Definition) (needs []scope.Scope, known bool) {
+	input := example(d.Input)
+	if input == nil || c.Tools.Validate(d.Name, input) != nil { // Scopes takes only what fits the schema
+		return nil, false
+	}
+	input, err := tool.Canonical(input)
+	if err != nil {
+		return nil, false
+	}
+	needs, err = d.Scopes(input)
+	return needs, err == nil
 }
 
 // shape is as much of a JSON Schema as an example needs.
