@@ -37,8 +37,23 @@ func (c *Channels) readPieces(ctx context.Context, item string) (list []piece, e
 	return list, err
 }
 
-// Send implements outbox.Sender: it sends what of an item was not sent yet.
+// Send implements outbox.Sender: it sends what of an item was not sent yet. What is not sent
+// because the channel is in trouble waits as long as that lasts, however often it was tried.
 func (l *line) Send(ctx context.Context, it outbox.Item) (outbox.Receipt, error) {
+	r, err := l.sendRest(ctx, it)
+	if _, wait := outbox.Wait(err); !wait && fault.Is(err, fault.Unavailable) && l.inTrouble() {
+		err = &outbox.RetryAfter{After: min(time.Second<<min(max(it.Attempts-1, 0), 6), time.Minute), Err: err}
+	}
+	return r, err
+}
+
+func (l *line) inTrouble() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf != nil || l.mute != nil
+}
+
+func (l *line) sendRest(ctx context.Context, it outbox.Item) (outbox.Receipt, error) {
 	a, err := l.ready()
 	if err != nil {
 		return outbox.Receipt{}, l.notYet(err)
@@ -206,12 +221,41 @@ func (l *line) Probe(ctx context.Context, it outbox.Item) (outbox.Answer, outbox
 	to := waiting
 	if answer == outbox.Happened {
 		to = sent
+		if another, err := l.refOfAnother(ctx, it, list[doubt].n, ref); err != nil || another {
+			return outbox.CannotTell, outbox.Receipt{}, err
+		}
 	}
 	if _, err := l.c.movePiece(ctx, it.ID, list[doubt].n, sending, to, ref); err != nil {
 		return outbox.CannotTell, outbox.Receipt{}, fault.New(fault.Unavailable, "what became of part %d: %w", doubt+1, err)
 	}
 	list[doubt].state, list[doubt].ref = to, ref
 	return outcome(list), receiptOf(list), nil
+}
+
+// maxLately is how many items of a conversation are looked at for a message that is known.
+const maxLately = 20
+
+// refOfAnother reports whether a message is known as another piece of the conversation: where
+// networks keep no key of ours, a piece is looked for by its words, and the same words may have
+// been said a moment before.
+func (l *line) refOfAnother(ctx context.Context, it outbox.Item, n int, ref string) (bool, error) {
+	if ref == "" {
+		return false, nil
+	}
+	lately, err := l.c.Outbox.List(ctx, outbox.Filter{Conversation: it.Conversation, Channel: l.name, Limit: maxLately})
+	if err != nil {
+		return false, fault.New(fault.Unavailable, "what was said lately: %w", err)
+	}
+	for _, other := range lately {
+		list, err := l.c.readPieces(ctx, other.ID)
+		if err != nil {
+			return false, fault.New(fault.Unavailable, "the parts of what was said lately: %w", err)
+		}
+		if slices.ContainsFunc(list, func(p piece) bool { return p.ref == ref && (other.ID != it.ID || p.n != n) }) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (l *line) look(ctx context.Context, p Prober, out Outgoing, since time.Time) (answer outbox.Answer, ref string, err error) {

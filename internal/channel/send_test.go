@@ -115,6 +115,58 @@ func TestWhatArrivedIsSettledLate(t *testing.T) {
 	})
 }
 
+// A message that the network finds by its words is not taken for another that said the same.
+func TestTheSameWordsAreNotTakenForEachOther(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		broken := false
+		n := &network{probe: func(Outgoing) (outbox.Answer, string, error) { return outbox.Happened, "ref of ok", nil }}
+		n.send = func(Outgoing) (string, error) {
+			if broken {
+				return "", errors.New("the connection broke")
+			}
+			return "ref of ok", nil
+		}
+		s := newSite(t, d, n)
+		s.add(nil)
+		s.ended(s.say("ok", nil))
+		broken = true
+		second := s.say("ok", func(m *outbox.Message) { m.Run = "run_2" })
+		if it := s.ended(second); it.State != outbox.Uncertain {
+			t.Errorf("%+v", it)
+		}
+	})
+}
+
+// What cannot be sent while the channel is in trouble waits for its end; else it is tried so
+// often and given up.
+func TestWhatATroubledChannelCannotSendWaits(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *site) {
+		s.net.send = func(Outgoing) (string, error) { return "", fault.New(fault.Unavailable, "not reached") }
+		s.add(nil)
+		id := s.say("one", nil)
+		s.until("it was tried", func() bool { return s.item(id).Error != "" })
+		s.Outbox.Stop()
+		l, err := s.line("net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		it := s.item(id)
+		for trouble, want := range map[error]time.Duration{nil: 0, errors.New("away"): time.Minute} {
+			l.mu.Lock()
+			l.deaf = trouble
+			l.mu.Unlock()
+			it.Attempts = 30
+			_, err := l.Send(t.Context(), it)
+			if after, _ := outbox.Wait(err); after != want || !fault.Is(err, fault.Unavailable) {
+				t.Errorf("in trouble by %v: it waits %s, %v", trouble, after, err)
+			}
+		}
+	})
+}
+
 // A report may come before the answer to the send that it is about, and the answer be lost.
 func TestWhatWasReportedBeforeItsAnswerIsNotInDoubt(t *testing.T) {
 	t.Parallel()

@@ -5,5 +5,6 @@ package crashtest
 // `make campaign` tries every pass of a loop.
 const loopFirst, loopStride = 0, 1
 
-// And every pass of a chat.
-const chatFirst, chatStride, wacliStride, wacliPeople = 0, 1, 1, 2
+// And every pass of a chat. It takes a minute and a half until it is sure that wacli sent
+// nothing, so there every third is tried, and each death right after a send.
+const chatFirst, chatStride, wacliStride, wacliPeople = 0, 1, 3, 2

@@ -91,8 +91,8 @@ func (a *api) once(ctx context.Context, method, path string, in, out any) error 
 		return fault.New(fault.Unknown, "Discord did not answer: %w", err)
 	}
 	data, err := channel.ReadAll(resp, maxAnswer)
-	if err != nil {
-		return err
+	if err != nil && (resp.StatusCode < 400 || resp.StatusCode > 499) {
+		return err // of what was refused nothing was done, whatever more was said
 	}
 	a.limits.note(route, resp.Header, time.Now())
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {

@@ -17,6 +17,10 @@ const (
 	threadsMost = 10 // threads read of one channel
 
 	catchUpWithin = time.Minute
+
+	// Sockets and retries mix the order: what is older than what was taken in last may be
+	// missing. What was taken in is the same again.
+	overlap = time.Minute
 )
 
 // after is the cursor behind a message.
@@ -72,7 +76,8 @@ var unreadable = map[string]bool{"channel_not_found": true, "not_in_channel": tr
 // missed reads what came behind the cursor: in the channel, and in the threads that
 // somebody spoke in lately.
 func (r *run) missed(ctx context.Context, ch string) (all []message, err error) {
-	oldest := r.cursor.Channels[ch]
+	at, _ := micros(r.cursor.Channels[ch]) // the cursor has no other
+	oldest := stamp(at - overlap.Microseconds())
 	if far := stamp(r.pace.now().Add(-horizon).UnixMicro()); later(far, oldest) {
 		oldest = far
 	}

@@ -87,7 +87,7 @@ func TestTheLastCopyOfAKeptMessageIsNoSecondOne(t *testing.T) {
 	b.start()
 	b.server("there again", func() bool { return b.Open() == 1 })
 	b.Advance(300 * time.Second)
-	b.until("told again", func(s channeltest.Seen) bool { return s.Again == 1 })
+	b.until("told again", func(s channeltest.Seen) bool { return s.Again >= 1 })
 	b.server("acknowledged", func() bool { return b.Unacked() == 0 && b.Lost() == 0 })
 	if a := b.Acks(); len(a) != 1 || a[0].Attempt != 3 {
 		t.Errorf("acknowledged %+v", a)
@@ -294,6 +294,7 @@ func TestWithoutNamesAndHistoriesItWorks(t *testing.T) {
 				b.impatient()
 			}
 			before := b.Post(room, ann, "long ago")
+			b.Advance(2 * overlap)
 			b.Post(room, ann, "missed")
 			if err := b.in.Advance(t.Context(), cursor{Channels: map[string]string{room: before}}.String()); err != nil {
 				t.Fatal(err)
@@ -383,12 +384,34 @@ func TestWhatWasMissedIsReadFromTheHistory(t *testing.T) {
 	}
 }
 
+// Of two sockets each may have what the other has not: what is a little older than what was
+// taken in last may be missing, and is read too.
+func TestWhatCameOutOfOrderIsNotMissed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ann := b.User("ann")
+	chat := b.Direct(ann)
+	r := b.run()
+	b.Post(chat, ann, "one") // its envelope is with a socket that breaks off
+	b.Say(chat, ann, "two")
+	b.server("acknowledged", func() bool { return len(b.Acks()) == 1 })
+	_ = r.stop(t)
+	b.server("gone", func() bool { return b.Open() == 0 })
+	b.make()
+	b.start()
+	got := b.taken(2)
+	if got[0].Text != "two" || got[1].Text != "one" {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestAHistoryIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.PageMost = 15
 	ann, room := b.User("ann"), b.Channel("general", "channel")
 	seen := b.Post(room, ann, "seen")
+	b.Advance(2 * overlap)
 	for range 100 {
 		b.Post(room, ann, "missed")
 	}

@@ -76,6 +76,9 @@ func (a *adapter) do(ctx context.Context, c *http.Client, method string, params,
 	}
 	data, err := channel.ReadAll(resp, maxUpdates)
 	if err != nil {
+		if resp.StatusCode >= 400 && resp.StatusCode < 500 {
+			return noBotAPI(method, resp) // it was refused, whatever more was said
+		}
 		return fault.New(fault.Unknown, "%s: %w", method, err)
 	}
 	return read(method, resp, data, token, result)
