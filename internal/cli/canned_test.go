@@ -105,6 +105,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	cannedChannels(m)
 	cannedUndo(m)
 	cannedProcesses(m)
+	cannedServers(m)
 	cannedVault(m)
 	cannedBackup(m)
 	cannedSecrets(m)
