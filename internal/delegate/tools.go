@@ -269,7 +269,9 @@ func (s *Service) StartTx(ctx context.Context, tx *db.Tx, o Order, parent string
 		t.Limit = s.cfg.Budget.MicroUSD
 	}
 	session.Harness, session.Used = h.Name, tx.Now()
-	session.Body.Subject, session.Body.Conversation, session.Body.Dir, session.Body.Home = t.Subject, t.Conversation, t.Dir, s.cfg.Home
+	if o.Session == "" {
+		session.Body = SessionBody{Subject: t.Subject, Conversation: t.Conversation, Dir: t.Dir, Home: s.cfg.Home}
+	}
 	if err := s.saveSession(ctx, tx, session); err != nil {
 		return Started{}, err
 	}
