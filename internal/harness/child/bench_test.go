@@ -16,11 +16,15 @@ import (
 func BenchmarkRun(b *testing.B) {
 	l := setup(b)
 	task := l.task(b, "bare")
+	room, err := l.rooms.open(l.state, task.CLI)
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.Run("launcher", func(b *testing.B) {
 		for b.Loop() {
 			job, err := l.launcher.Start(b.Context(), confine.Spec{
 				Path: task.Program, Args: append([]string{task.Program}, task.Args0...), Env: []string{"PATH=/usr/bin:/bin"}, Dir: l.dir,
-				Stdin: strings.NewReader("hi"), Stdout: io.Discard, Stderr: io.Discard, Profile: profileOf(&task),
+				Stdin: strings.NewReader("hi"), Stdout: io.Discard, Stderr: io.Discard, Profile: profileOf(&task, room),
 			})
 			if err != nil {
 				b.Fatal(err)

@@ -151,7 +151,7 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			l := setup(t)
-			lock := filepath.Join(l.state, "lock")
+			lock := filepath.Join(l.state, "claude", "lock")
 			task := l.task(t, mode, lock)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -291,8 +291,8 @@ func TestNothingIsInheritedButWhatIsListed(t *testing.T) {
 	task := l.task(t, "env")
 	task.Env = []string{"ANTHROPIC_API_KEY=k", "HOME=/root", "CLAUDE_CONFIG_DIR=/root/.claude"}
 	r := l.run(t, task)
-	for _, want := range []string{"ANTHROPIC_API_KEY=k", "HOME=" + l.state + "/home", "PATH=/usr/bin:/bin", "LC_ALL=C", "TERM=dumb", "CLAUDE_CONFIG_DIR=" + l.state + "/claude"} {
-		if !strings.Contains(r.Text, `"`+want+`"`) {
+	for _, want := range []string{"ANTHROPIC_API_KEY=k", "HOME=" + l.state + "/run/", "PATH=/usr/bin:/bin", "LC_ALL=C", "TERM=dumb", "CLAUDE_CONFIG_DIR=" + l.state + "/claude"} {
+		if !strings.Contains(r.Text, `"`+want) {
 			t.Errorf("no %s in %s", want, r.Text)
 		}
 	}
@@ -311,7 +311,7 @@ func TestADirectoryIsReadUnlessTheTaskWrites(t *testing.T) {
 		if !l.launcher.Report().Confined {
 			t.Skip("no walls on this system")
 		}
-		task := l.task(t, "writes", l.dir, l.state)
+		task := l.task(t, "writes", l.dir, filepath.Join(l.state, "claude"))
 		task.Write, task.Brain = mode != "read", mode == "brain"
 		if r := l.run(t, task); r.Text != want {
 			t.Errorf("%s: %q, want %q", mode, r.Text, want)
@@ -363,7 +363,7 @@ func TestWhatCannotBeStartedSaysSo(t *testing.T) {
 func TestNewsIsTold(t *testing.T) {
 	t.Parallel()
 	l := setup(t)
-	task := l.task(t, "replay", fixture(t, "claude", "bidi-permission-deny"), filepath.Join(l.state, "log"))
+	task := l.task(t, "replay", fixture(t, "claude", "bidi-permission-deny"), filepath.Join(l.state, "claude", "log"))
 	task.Write = true
 	var kinds []string
 	task.Tell = func(n Note) { kinds = append(kinds, n.Kind+" "+n.Tool) }

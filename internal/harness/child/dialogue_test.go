@@ -57,7 +57,10 @@ func TestRecordedDialogues(t *testing.T) {
 		t.Run(string(c.cli)+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
 			l := setup(t)
-			log := filepath.Join(l.state, "log")
+			log := filepath.Join(l.state, map[harness.Name]string{harness.ACP: "home", harness.OpenCode: "data"}[c.cli], "log")
+			if filepath.Dir(log) == l.state {
+				log = filepath.Join(l.state, string(c.cli), "log")
+			}
 			from := c.cli
 			if from == harness.ACP {
 				from = harness.OpenCode

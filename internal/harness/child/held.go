@@ -73,7 +73,7 @@ func (s *Starter) hold(ctx context.Context, t *Task, p *plan, r *room, dec *harn
 		Path: t.Program, Args: slices.Concat([]string{t.Program}, t.Args0, p.args),
 		Env: environment(s.cfg.Environ, r, p, t.Env), Dir: t.Dir,
 		Stdout: child, Stderr: stderr, StdinPipe: p.talk != nil,
-		Profile: profileOf(t), Owner: t.Owner, Grace: s.cfg.Grace,
+		Profile: profileOf(t, r), Owner: t.Owner, Grace: s.cfg.Grace,
 	}
 	if p.talk == nil {
 		spec.Stdin = strings.NewReader(p.stdin) // and then its end: most wait for it
@@ -267,7 +267,7 @@ func (h *held) record(why string) harness.Record {
 	exit, err := h.job.Wait()
 	e := harness.Exit{Code: exit.Code, Signal: signalOf(exit.Signal), Stderr: h.stderr.String()}
 	e.Killed = why != "" && why != ReasonLingers // that one may have been about to end by itself
-	if err != nil { // its launcher was killed, and the program with it
+	if err != nil {                              // its launcher was killed, and the program with it
 		e.Signal = signalOf("SIGKILL")
 	}
 	r := h.dec.Close(e)

@@ -50,6 +50,8 @@ func (p *plan) codex(t *Task, r *room, confined bool) {
 // to be read alone unless the task says otherwise.
 func codexSandbox(t *Task, confined bool) string {
 	switch {
+	case t.Brain: // no command is left to put there, and patches are refused without a box
+		return "read-only"
 	case confined:
 		return "danger-full-access"
 	case t.changes():

@@ -90,7 +90,7 @@ func geminiNames(m *MCP) []string {
 }
 
 func (p *plan) geminiEnv(r *room, base string) {
-	p.set("GEMINI_CLI_NO_RELAUNCH=1", "GEMINI_CLI_SYSTEM_SETTINGS_PATH="+r.path("gemini.json"), "NODE_USE_ENV_PROXY=1")
+	p.set("GEMINI_CLI_HOME="+r.shared("gemini"), "GEMINI_CLI_NO_RELAUNCH=1", "GEMINI_CLI_SYSTEM_SETTINGS_PATH="+r.path("gemini.json"), "NODE_USE_ENV_PROXY=1")
 	if base != "" {
 		p.set("GOOGLE_GEMINI_BASE_URL=" + base)
 	}

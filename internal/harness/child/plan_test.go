@@ -46,7 +46,7 @@ var modes = map[string]func(*Task){
 }
 
 func planned(t *Task, confined bool) (*plan, *room) {
-	r := &room{state: "/state", home: "/state/home", dir: "/state/run/1", tmp: "/state/run/1/tmp"}
+	r := &room{state: "/state", home: "/state/run/1/home", dir: "/state/run/1", tmp: "/state/run/1/tmp"}
 	return planOf(t, r, confined), r
 }
 
@@ -117,6 +117,9 @@ func TestWallsAreCodexsSandbox(t *testing.T) {
 		task.Write = c.write
 		if got := codexSandbox(&task, c.confined); got != c.want {
 			t.Errorf("%+v: %s", c, got)
+		}
+		if task.Brain = true; codexSandbox(&task, c.confined) != "read-only" {
+			t.Errorf("%+v, a brain: it could patch files", c)
 		}
 	}
 }
@@ -195,19 +198,20 @@ func TestProfiles(t *testing.T) {
 	}
 	task := full(harness.Pi)
 	task.Program, task.Args0 = "/usr/bin/env", []string{script}
-	p := profileOf(&task)
-	if has(p.Write, task.Dir) || !has(p.Read, task.Dir) || !has(p.Write, "/state") || !has(p.Read, "/opt/ombud") || p.Network != confine.NetProxy {
+	_, r := planned(&task, false)
+	p := profileOf(&task, r)
+	if has(p.Write, task.Dir) || !has(p.Read, task.Dir) || !has(p.Write, "/state/sessions") || !has(p.Write, "/state/run/1") || has(p.Write, "/state") || !has(p.Read, "/opt/ombud") || p.Network != confine.NetProxy {
 		t.Errorf("reading: %+v", p)
 	}
 	if real, err := filepath.EvalSymlinks(packages); err != nil || !has(p.Read, real) {
 		t.Errorf("no packages %s: %+v", real, p)
 	}
 	task.Write = true
-	if p = profileOf(&task); !has(p.Write, task.Dir) {
+	if p = profileOf(&task, r); !has(p.Write, task.Dir) {
 		t.Errorf("writing: %+v", p)
 	}
 	task.Profile = confine.Profile{Name: "own", Read: []string{"/x"}}
-	if p = profileOf(&task); p.Name != "own" || len(p.Write) != 0 || p.Network != confine.NetNone || len(task.Profile.Read) != 1 {
+	if p = profileOf(&task, r); p.Name != "own" || len(p.Write) != 0 || p.Network != confine.NetNone || len(task.Profile.Read) != 1 {
 		t.Errorf("the caller's own: %+v", p)
 	}
 }

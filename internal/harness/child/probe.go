@@ -32,7 +32,7 @@ func (s *Starter) Probe(ctx context.Context, t Target) (Probe, error) {
 	if err := task.check(); err != nil {
 		return Probe{}, err
 	}
-	room, err := s.rooms.open(t.State)
+	room, err := s.rooms.open(t.State, t.CLI)
 	if err != nil {
 		return Probe{}, err
 	}
@@ -102,7 +102,7 @@ func (s *Starter) question(ctx context.Context, t *Task, r *room, args ...string
 	out := &tail{max: maxStderr, touch: func() {}}
 	job, err := s.launcher.Start(ctx, confine.Spec{
 		Path: t.Program, Args: slices.Concat([]string{t.Program}, t.Args0, args), Env: environment(s.cfg.Environ, r, p, t.Env),
-		Dir: t.Dir, Stdout: out, Stderr: out, Profile: profileOf(t), Owner: t.Owner, Grace: s.cfg.Grace,
+		Dir: t.Dir, Stdout: out, Stderr: out, Profile: profileOf(t, r), Owner: t.Owner, Grace: s.cfg.Grace,
 	})
 	if err != nil {
 		return answer{}, err
@@ -126,7 +126,7 @@ func (s *Starter) login(ctx context.Context, t *Task, r *room) (Login, string, e
 	key := keyOf(t.Env)
 	switch {
 	case t.CLI == harness.Gemini:
-		if _, err := os.Stat(filepath.Join(r.home, ".gemini", "oauth_creds.json")); err == nil {
+		if _, err := os.Stat(filepath.Join(r.state, "gemini", ".gemini", "oauth_creds.json")); err == nil {
 			return LoginYes, "logged in by its own login", nil
 		}
 		return loginByKey(key)

@@ -10,27 +10,26 @@ import (
 )
 
 // profileOf is what holds the program of a task. The caller's own profile counts as
-// it is, but for the program's files, which it need not know.
-func profileOf(t *Task) confine.Profile {
-	return wallsOf(t.Profile, t.Program, t.Args0, t.Dir, t.State, t.changes(), t.MCP)
-}
-
-func wallsOf(p confine.Profile, program string, args []string, dir, state string, changes bool, m *MCP) confine.Profile {
+// it is, but for the program's files, which it need not know. Ours gives a program no
+// more of its state than it needs: the room of another run is closed to it.
+func profileOf(t *Task, r *room) confine.Profile {
+	p := t.Profile
 	if reflect.ValueOf(p).IsZero() {
-		p = confine.HarnessProfile(dir, state)
-		if !changes {
-			p.Write = slices.DeleteFunc(p.Write, func(path string) bool { return path == dir })
-			p.Read = append(p.Read, dir)
+		p = confine.HarnessProfile(t.Dir, "")
+		if !t.changes() {
+			p.Write = nil
+			p.Read = append(p.Read, t.Dir)
 		}
+		p.Write = append(p.Write, r.may()...)
 	}
-	p.Read = append(slices.Clone(p.Read), installation(program))
-	for _, arg := range args {
+	p.Read = append(slices.Clone(p.Read), installation(t.Program))
+	for _, arg := range t.Args0 {
 		if filepath.IsAbs(arg) { // the script of an interpreter
 			p.Read = append(p.Read, installation(arg))
 		}
 	}
-	if m != nil {
-		p.Read = append(p.Read, m.Command)
+	if t.MCP != nil {
+		p.Read = append(p.Read, t.MCP.Command)
 	}
 	return p
 }

@@ -61,6 +61,11 @@ func replay(file, log string, in *bufio.Reader) int {
 				continue
 			}
 			got, err := in.ReadBytes('\n')
+			if bytes.Contains(got, []byte("caught_up")) { // behind a session that is gone on with
+				fmt.Println(`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"said before"}}}}`)
+				fmt.Println(`{"jsonrpc":"2.0","id":4,"error":{"code":-32601,"message":"Method not found"}}`)
+				got, err = in.ReadBytes('\n')
+			}
 			if err != nil {
 				return finish(in, string(text))
 			}

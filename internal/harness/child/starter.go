@@ -66,7 +66,7 @@ func (s *Starter) Run(ctx context.Context, t Task) (harness.Record, error) {
 		return harness.Record{}, err
 	}
 	defer release()
-	room, err := s.rooms.open(t.State)
+	room, err := s.rooms.open(t.State, t.CLI)
 	if err != nil {
 		return harness.Record{}, err
 	}

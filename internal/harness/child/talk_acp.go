@@ -14,6 +14,7 @@ const (
 	acpHello byte = iota + 1
 	acpSession
 	acpPrompt
+	acpCaughtUp
 )
 
 // acpTalk is a client of the Agent Client Protocol, version 1. It offers the agent
@@ -101,10 +102,17 @@ func (a *acpTalk) line(raw []byte) bool {
 		a.asked(&l)
 	case l.Method != "":
 		return !a.loading
+	case isNumber(l.ID, acpCaughtUp):
+		a.prompt(nil)
+		return false
 	case l.Error != nil:
 		a.refused(&l)
 	case isNumber(l.ID, acpHello):
 		a.open(l.Result)
+	case isNumber(l.ID, acpSession) && a.loading:
+		// gemini repeats the session behind this answer. It does not know the next
+		// request, and says so when it is through.
+		a.request(acpCaughtUp, "_"+server+"/caught_up", struct{}{})
 	case isNumber(l.ID, acpSession):
 		a.prompt(l.Result)
 	case isNumber(l.ID, acpPrompt):
