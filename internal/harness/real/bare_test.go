@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,19 +18,27 @@ import (
 	"github.com/ombud-run/ombud/internal/harness/fakeapi"
 )
 
-// bare runs a program as one would by hand, without walls, and reads what it prints.
-func bare(t testing.TB, cli harness.Name, run *fakeapi.Run, prompt string) harness.Record {
+// hand runs a program as one would by hand, without walls.
+type hand struct {
+	cli       harness.Name
+	run       *fakeapi.Run
+	home, dir string
+	more      []string // arguments
+}
+
+// play reads what the program prints.
+func (h *hand) play(t testing.TB, prompt string) harness.Record {
 	t.Helper()
-	path, args, _ := program(t, cli)
-	home, dir := t.TempDir(), t.TempDir()
-	more, env := byHand(t, cli, run, home)
+	path, args, _ := program(t, h.cli)
+	more, env := byHand(t, h.cli, h.run, h.home)
+	more = append(slices.Clone(h.more), more...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append(append(args, more...), prompt)...)
-	cmd.Dir = dir
-	cmd.Env = append(env, "HOME="+home, "PATH="+os.Getenv("PATH"), "TERM=dumb", "LANG=C.UTF-8")
+	cmd.Dir = h.dir
+	cmd.Env = append(env, "HOME="+h.home, "PATH="+os.Getenv("PATH"), "TERM=dumb", "LANG=C.UTF-8")
 	cmd.WaitDelay = time.Second
-	adapter, err := harness.ByName(cli)
+	adapter, err := harness.ByName(h.cli)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +122,8 @@ func TestTheFakeIsEnoughForEachProgram(t *testing.T) {
 	for _, cli := range []harness.Name{harness.Claude, harness.Codex, harness.OpenCode, harness.Gemini, harness.Pi} {
 		t.Run(string(cli), func(t *testing.T) {
 			run := fakeapi.New(t).Run(fakeapi.Plain())
-			rec := bare(t, cli, run, "say something")
+			h := hand{cli: cli, run: run, home: t.TempDir(), dir: t.TempDir()}
+			rec := h.play(t, "say something")
 			if rec.Outcome != harness.Completed || rec.Text != fakeapi.Text {
 				t.Errorf("%+v", rec)
 			}

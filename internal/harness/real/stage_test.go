@@ -49,22 +49,32 @@ func each(t *testing.T, which []harness.Name, test func(t *testing.T, cli harnes
 
 // stage is a launcher with walls, a program and the API it is led to.
 type stage struct {
-	t       *testing.T
-	cli     harness.Name
-	starter *child.Starter
-	api     *fakeapi.Server
-	run     *fakeapi.Run
-	home    string // of the operator; no program may touch it
-	dir     string
-	state   string
-	report  confine.Report
+	t        testing.TB
+	cli      harness.Name
+	launcher *confine.Launcher
+	starter  *child.Starter
+	api      *fakeapi.Server
+	run      *fakeapi.Run
+	home     string // of the operator; no program may touch it
+	dir      string
+	state    string
 
 	mu      sync.Mutex
 	refused []string // what was asked of the proxy and refused
 }
 
-// set makes a stage. The network of its programs leads to the API and nowhere else.
+// set makes a stage with walls.
 func set(t *testing.T, cli harness.Name, sc fakeapi.Scenario) *stage {
+	t.Helper()
+	s := stand(t, cli, sc, confine.EnforceStrict)
+	if r := s.launcher.Report(); !r.Namespaces || !r.Confined {
+		t.Skipf("a network of its own needs namespaces and walls, and there is no %q", r.Missing)
+	}
+	return s
+}
+
+// stand makes a stage. The network of its programs leads to the API and nowhere else.
+func stand(t testing.TB, cli harness.Name, sc fakeapi.Scenario, enforce confine.Enforce) *stage {
 	t.Helper()
 	program(t, cli) // or there is no test
 	s := &stage{t: t, cli: cli, api: fakeapi.New(t), home: room(t), dir: room(t), state: room(t)}
@@ -76,7 +86,7 @@ func set(t *testing.T, cli harness.Name, sc fakeapi.Scenario) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := confine.Options{Home: s.home, Proxy: func(ln net.Listener, _ confine.Owner) func() {
+	options := confine.Options{Home: s.home, Enforce: enforce, Proxy: func(ln net.Listener, _ confine.Owner) func() {
 		return guard.NewProxy(guard.ProxyConfig{Egress: egress, OnRefused: func(target string, _ error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -88,10 +98,7 @@ func set(t *testing.T, cli harness.Name, sc fakeapi.Scenario) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(launcher.Close)
-	s.report = launcher.Report()
-	if !s.report.Namespaces || !s.report.Confined {
-		t.Skipf("a network of its own needs namespaces and walls, and there is no %q", s.report.Missing)
-	}
+	s.launcher = launcher
 	s.starter = child.New(launcher, child.Config{Environ: []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "DAEMON_SECRET=" + daemonSecret, "ANTHROPIC_BASE_URL=http://198.51.100.1", "HOME=" + s.home,
 	}})
@@ -100,7 +107,7 @@ func set(t *testing.T, cli harness.Name, sc fakeapi.Scenario) *stage {
 
 // room is a directory as a daemon has them: gemini takes no settings from below one
 // that others may write to, and those of tests are below /tmp.
-func room(t *testing.T) string {
+func room(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -213,7 +220,7 @@ func (s *stage) fail(rec harness.Record, format string, args ...any) {
 }
 
 // files are all files below a directory.
-func files(t *testing.T, dir string) (out []string) {
+func files(t testing.TB, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
