@@ -32,7 +32,7 @@ func (o *outbox) send(v any) {
 	var line bytes.Buffer
 	as := json.NewEncoder(&line) // which ends it
 	as.SetEscapeHTML(false)
-	if as.Encode(v) != nil {
+	if err := as.Encode(v); err != nil {
 		return // of a text that is no JSON: the program said it, and it is not repeated
 	}
 	o.put(line.Bytes())
