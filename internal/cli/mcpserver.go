@@ -202,7 +202,7 @@ func (a *app) mcpImport(ctx context.Context, path string) error {
 		}
 	})
 	if err == nil && len(out.Failed) > 0 {
-		return fault.New(fault.Invalid, "%s of %s not added", plural(int64(len(out.Failed)), "server"), oneLine(path)).WithHint("the others are there; ombud mcp list")
+		return fault.New(fault.Conflict, "%s of %s not added", plural(int64(len(out.Failed)), "server"), oneLine(path)).WithHint("the others are there; ombud mcp list")
 	}
 	return err
 }
@@ -304,7 +304,11 @@ func serverPage(p *page, s wire.MCPServer) {
 			name = t.Tool
 		}
 		p.line("")
-		p.line("%s  %s  %s", p.strong(oneLine(name)), serverToolState(p, t), short(oneLine(t.Description), 100))
+		what := ""
+		if t.Description != "" {
+			what = "  " + short(oneLine(t.Description), 100)
+		}
+		p.line("%s  %s%s", p.strong(oneLine(name)), serverToolState(p, t), what)
 		p.field("  reason", oneLine(t.Reason))
 		p.field("  needs", oneLine(strings.Join(t.Needs, " and ")))
 		access := t.Access
@@ -401,7 +405,7 @@ func (a *app) mcpAccept(ctx context.Context, name string, yes bool, schema strin
 		}
 		p.line("accepted %s: %s", oneLine(name), plural(int64(offered), "tool"))
 		if offered > 0 {
-			p.line("%s", p.faint("to let the default agent call them all: ombud caps grant agent:main 'mcp.call:"+name+"/*'"))
+			p.line("%s", p.faint("nobody can call them before an agent's role and grants have mcp.call:"+name+"/*; ombud mcp test "+name+" says who can"))
 		}
 	})
 }
