@@ -32,7 +32,11 @@ func program(t testing.TB, cli harness.Name) (path string, args0, reads []string
 		t.Skip(why)
 		return ""
 	}
-	script := find(string(cli))
+	name := string(cli)
+	if cli == harness.ACP {
+		name = "claude-code-acp" // an agent that is none of those ombud knows
+	}
+	script := find(name)
 	if !strings.HasSuffix(script, ".js") {
 		return script, nil, reads
 	}
