@@ -6,7 +6,7 @@ TIMEOUT   ?= 20m
 GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 # Packages with goroutines, locks or atomics of their own.
-RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule trigger httpd wire ipc daemon tools/process channel/remote channel/telegram channel/slack channel/discord
+RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule trigger httpd wire ipc daemon tools/process channel/remote channel/telegram channel/slack channel/discord mcp/server mcp/guests
 RACE_ONLY  = ./internal/channel ./internal/signed ./wasmloop
 RACE_PKGS  = $(shell $(GO) list $(RACE_ONLY) $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES)))))
 
@@ -56,6 +56,12 @@ test-harness: ## drive the real coding agents, pinned, against an API of ours
 	@sh scripts/setup-tests.sh
 	dirs=$$(sh scripts/install-harness.sh) && \
 	OMBUD_TEST_HARNESS=$$dirs $(GO) test -buildvcs=false -tags harness -count 1 -timeout 12m ./internal/harness/real
+
+# What judges it is downloaded once, pinned, about 340 MB.
+.PHONY: test-mcp
+test-mcp: ## have the protocol's own suite, inspector and servers judge ours
+	@sh scripts/setup-tests.sh
+	GO=$(GO) sh scripts/test-mcp.sh
 
 .PHONY: campaign
 campaign: ## kill the real program at every counted commit and effect, on both stores
