@@ -1,0 +1,113 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/fault"
+)
+
+// real is a reference server, confined like any other. It runs where OMBUD_TEST_MCP names
+// the node_modules that scripts/install-mcp.sh prints.
+func real(t *testing.T, program string, args ...string) Spec {
+	t.Helper()
+	modules := os.Getenv("OMBUD_TEST_MCP")
+	if modules == "" {
+		t.Skip("OMBUD_TEST_MCP names no node_modules: see scripts/install-mcp.sh")
+	}
+	modules, err := filepath.EvalSymlinks(modules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := filepath.EvalSymlinks(filepath.Join(modules, ".bin", "node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(modules, "@modelcontextprotocol", "server-"+program, "dist", "index.js")
+	return Spec{Name: "act", Command: append([]string{node, script}, args...), Network: "none", Read: []string{modules}}
+}
+
+func TestTheReferenceServerEverything(t *testing.T) {
+	t.Parallel()
+	sp := real(t, "everything", "stdio")
+	s := setup(t, dbtest.SQLite(t), quick())
+	info := s.with(sp)
+	for _, x := range info.Tools {
+		if x.State != StateOffered {
+			t.Errorf("%s is %s: %s", x.Tool, x.State, x.Reason)
+		}
+	}
+	if got := s.says("mcp.act.echo", `{"message":"hello"}`); !strings.Contains(got, "hello") {
+		t.Errorf("echo: %q", got)
+	}
+	if got := s.says("mcp.act.get-sum", `{"a":2,"b":40}`); !strings.Contains(got, "42") {
+		t.Errorf("sum: %q", got)
+	}
+	out, err := s.call(t.Context(), "mcp.act.get-tiny-image", `{}`)
+	if err != nil || len(out.Kept) != 1 || !strings.Contains(out.Text, "[image image/png, ") || !strings.HasPrefix(string(s.kept[0]), "\x89PNG") {
+		t.Errorf("an image: %v, %q", err, out.Text)
+	}
+	if got := s.says("mcp.act.get-structured-content", `{"location":"New York"}`); !strings.Contains(got, "temperature") || strings.Contains(got, "[structured]") {
+		t.Errorf("structured: %q", got)
+	}
+	if got := s.says("mcp.act.trigger-long-running-operation", `{"duration":1,"steps":3}`); !strings.Contains(got, "ompleted") {
+		t.Errorf("progress: %q", got)
+	}
+	if got := s.says("mcp.act.resources.list", `{}`); !strings.Contains(got, `"uri"`) {
+		t.Errorf("resources: %q", got)
+	}
+	if got := s.says("mcp.act.prompts.list", `{}`); !strings.Contains(got, `"name"`) {
+		t.Errorf("prompts: %q", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := s.call(ctx, "mcp.act.trigger-long-running-operation", `{"duration":30,"steps":3}`); !fault.Is(err, fault.Unknown) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if got := s.says("mcp.act.echo", `{"message":"still here"}`); !strings.Contains(got, "still here") {
+		t.Errorf("after a cancelled call: %q", got)
+	}
+}
+
+func TestTheReferenceServerFilesystem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sp := real(t, "filesystem", dir)
+	sp.Write = []string{dir}
+	s := setup(t, dbtest.SQLite(t), quick())
+	s.with(sp)
+	s.says("mcp.act.write_file", `{"path":"`+dir+`/a.txt","content":"written"}`)
+	if raw, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(raw) != "written" {
+		t.Errorf("%q, %v", raw, err)
+	}
+	if got := s.says("mcp.act.list_directory", `{"path":"`+dir+`"}`); !strings.Contains(got, "a.txt") {
+		t.Error(got)
+	}
+	_, err := s.call(t.Context(), "mcp.act.read_text_file", `{"path":"/etc/passwd"}`)
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "act says") {
+		t.Errorf("outside: %v", err)
+	}
+}
+
+func TestTheReferenceServerMemory(t *testing.T) {
+	t.Parallel()
+	sp := real(t, "memory")
+	sp.Env = map[string]string{"MEMORY_FILE_PATH": "/tmp/memory.json"}
+	s := setup(t, dbtest.SQLite(t), quick())
+	sp.Env["MEMORY_FILE_PATH"] = filepath.Join(s.dir, "act", "memory.json")
+	s.with(sp)
+	s.says("mcp.act.create_entities", `{"entities":[{"name":"boiler","entityType":"thing","observations":["its code is 4711"]}]}`)
+	if got := s.says("mcp.act.search_nodes", `{"query":"4711"}`); !strings.Contains(got, "boiler") {
+		t.Error(got)
+	}
+	if raw, err := os.ReadFile(filepath.Join(s.dir, "act", "memory.json")); err != nil || !strings.Contains(string(raw), "boiler") {
+		t.Errorf("%q, %v", raw, err)
+	}
+}
