@@ -39,6 +39,8 @@ type parts struct {
 	audit  *audit.Audit
 	runs   *run.Engine
 	agents *agent.Agents
+	act    *act.Act
+	tools  *tool.Registry
 	steps  chan func(ctx context.Context, r *run.Run) error // what the next steps run does
 }
 
@@ -79,6 +81,7 @@ func open(b *testing.B, kind dbtest.Kind) *parts {
 		DB: p.db, Vault: p.vault, Log: p.events, Audit: p.audit, Tools: registry, Invoker: invoker, Approvals: approvals,
 		Budget: spend, Blobs: blob.New(p.db, p.vault),
 	})
+	p.act, p.tools = door, registry
 	prices, err := model.NewCatalog()
 	must(err)
 	p.agents, err = agent.New(agent.Deps{
