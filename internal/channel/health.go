@@ -161,12 +161,17 @@ func (l *line) lookAfter(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		pause := l.c.cfg.Pause
-		for !l.looked(l.ask(ctx)) {
-			if Wait(ctx, pause) != nil {
+		for pause := l.c.cfg.Pause; ; pause = min(2*pause, l.c.cfg.Longest) {
+			err, wait := l.ask(ctx), pause
+			if l.looked(err) {
+				break
+			}
+			if needsPerson(err) {
+				wait = l.c.cfg.Denied
+			}
+			if Wait(ctx, wait) != nil {
 				return
 			}
-			pause = min(2*pause, l.c.cfg.Longest)
 		}
 	}
 }

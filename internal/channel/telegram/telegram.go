@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -129,8 +128,21 @@ func (a *adapter) Check(ctx context.Context) (channel.Me, error) {
 	return channel.Me{ID: id, Name: "@" + u.Username, IDs: []string{id}, Names: []string{u.Username}}, nil
 }
 
-// tokens is what a token of @BotFather looks like. Nothing else gets into an address.
-var tokens = regexp.MustCompile(`^[1-9][0-9]{0,19}:[A-Za-z0-9_-]{1,128}$`)
+// isToken reports whether a text looks like a token of @BotFather, ID:SECRET. Nothing else gets
+// into an address.
+func isToken(text string) bool {
+	id, secret, ok := strings.Cut(text, ":")
+	if !ok || id == "" || id[0] == '0' || len(id) > 20 || secret == "" || len(secret) > 128 {
+		return false
+	}
+	return only(id, func(r rune) bool { return r >= '0' && r <= '9' }) && only(secret, func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r == '_' || r == '-'
+	})
+}
+
+func only(text string, is func(rune) bool) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !is(r) })
+}
 
 // noToken says that no call can be made, whatever the server would say.
 type noToken struct{ err *fault.Error }
@@ -148,7 +160,7 @@ func (a *adapter) token(ctx context.Context) (string, error) {
 		return "", fault.New(fault.Unavailable, "read the token: %w", err)
 	}
 	token = strings.TrimSpace(token)
-	if !tokens.MatchString(token) {
+	if !isToken(token) {
 		return "", &noToken{fault.New(fault.Unavailable, "the token is none of Telegram's").WithHint("a token looks like 123456789:AAF…; @BotFather shows it")}
 	}
 	return token, nil

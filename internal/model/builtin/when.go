@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -21,14 +22,20 @@ const (
 	whenWords   = `(?:` + relative + `|` + absolute + `)`
 )
 
+// compiled is an expression that is compiled when it is first needed: those of times are long,
+// and a daemon with a model needs none.
+func compiled(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 var (
-	whenFirst  = regexp.MustCompile(`(?is)^(?:for\s+)?(` + whenWords + `)\s*(?:[,:;-]\s*|\s+|$)(?:to\s+|that\s+|about\s+|of\s+)?(.*)$`)
-	whenLast   = regexp.MustCompile(`(?is)^(?:to\s+|that\s+|about\s+|of\s+)?(.+?)[,;]?\s+(?:for\s+)?(` + whenWords + `)$`)
-	amountRE   = regexp.MustCompile(`(?i)(?:(\d{1,6})\s*|\b(` + numberWords + `)\s+)(seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w)\b`)
-	relativeRE = regexp.MustCompile(`(?i)^` + relative + `$`)
-	dateRE     = regexp.MustCompile(`\d{4}-\d{2}-\d{2}`)
-	weekdayRE  = regexp.MustCompile(`(?i)\b(` + weekdays + `)\b`)
-	clockRE    = regexp.MustCompile(`(?i)(?:\bat\s+)?\b(\d{1,2})(?:[:.h](\d{2}))?(?:\s*([ap])\.?m\b)?`)
+	whenFirst  = compiled(`(?is)^(?:for\s+)?(` + whenWords + `)\s*(?:[,:;-]\s*|\s+|$)(?:to\s+|that\s+|about\s+|of\s+)?(.*)$`)
+	whenLast   = compiled(`(?is)^(?:to\s+|that\s+|about\s+|of\s+)?(.+?)[,;]?\s+(?:for\s+)?(` + whenWords + `)$`)
+	amountRE   = compiled(`(?i)(?:(\d{1,6})\s*|\b(` + numberWords + `)\s+)(seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|w)\b`)
+	relativeRE = compiled(`(?i)^` + relative + `$`)
+	dateRE     = compiled(`\d{4}-\d{2}-\d{2}`)
+	weekdayRE  = compiled(`(?i)\b(` + weekdays + `)\b`)
+	clockRE    = compiled(`(?i)(?:\bat\s+)?\b(\d{1,2})(?:[:.h](\d{2}))?(?:\s*([ap])\.?m\b)?`)
 )
 
 var numbers = map[string]int{
@@ -62,10 +69,10 @@ func splitWhen(text string) (words, rest string, ok bool) {
 	if len(text) > maxReminder {
 		return "", text[:strings.LastIndexByte(text[:40], ' ')+1] + "…", false
 	}
-	if m := whenFirst.FindStringSubmatch(text); m != nil {
+	if m := whenFirst().FindStringSubmatch(text); m != nil {
 		return m[1], strings.TrimSpace(m[2]), true
 	}
-	if m := whenLast.FindStringSubmatch(text); m != nil {
+	if m := whenLast().FindStringSubmatch(text); m != nil {
 		return m[2], strings.TrimSpace(m[1]), true
 	}
 	return "", text, false
@@ -74,7 +81,7 @@ func splitWhen(text string) (words, rest string, ok bool) {
 // parseWhen reads the words splitWhen found. problem says what is wrong with them.
 func parseWhen(words string, now time.Time) (m moment, problem string) {
 	words = strings.ToLower(words)
-	if relativeRE.MatchString(words) {
+	if relativeRE().MatchString(words) {
 		return parseRelative(words)
 	}
 	y, mo, d := now.Date()
@@ -85,15 +92,15 @@ func parseWhen(words string, now time.Time) (m moment, problem string) {
 	case strings.Contains(words, "tomorrow"):
 		d++
 	case strings.Contains(words, "today"), strings.Contains(words, "tonight"):
-	case dateRE.MatchString(words):
-		date, err := time.Parse(time.DateOnly, dateRE.FindString(words))
+	case dateRE().MatchString(words):
+		date, err := time.Parse(time.DateOnly, dateRE().FindString(words))
 		if err != nil {
 			return moment{}, "there is no such date"
 		}
 		y, mo, d = date.Date()
-		words = dateRE.ReplaceAllString(words, "")
-	case weekdayRE.MatchString(words):
-		ahead := (int(weekday[weekdayRE.FindString(words)]) - int(now.Weekday()) + 7) % 7
+		words = dateRE().ReplaceAllString(words, "")
+	case weekdayRE().MatchString(words):
+		ahead := (int(weekday[weekdayRE().FindString(words)]) - int(now.Weekday()) + 7) % 7
 		if ahead == 0 {
 			ahead = 7
 		}
@@ -127,7 +134,7 @@ func parseRelative(words string) (moment, string) {
 		return moment{in: 30 * time.Minute}, ""
 	}
 	var sum time.Duration
-	for _, m := range amountRE.FindAllStringSubmatch(words, -1) {
+	for _, m := range amountRE().FindAllStringSubmatch(words, -1) {
 		n, ok := numbers[m[2]]
 		if !ok {
 			n, _ = strconv.Atoi(m[1]) // at most six digits
@@ -146,7 +153,7 @@ func parseRelative(words string) (moment, string) {
 // parseClock reads the time of day, 9 in the morning if there is none. twelve says
 // that the person may have meant the afternoon.
 func parseClock(words string) (hour, minute int, twelve bool, problem string) {
-	m := clockRE.FindStringSubmatch(words)
+	m := clockRE().FindStringSubmatch(words)
 	if m == nil {
 		switch {
 		case strings.Contains(words, "midnight"):
