@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -311,7 +312,23 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	})
 	d.every(ctx, "tell of dead letters", 5*time.Second, d.letters.TellDue)
 	d.every(ctx, "forget what is old", time.Hour, d.forget)
+	d.loops.Go(func() { giveBack(ctx) })
 	return nil
+}
+
+// settled is how long after its start a daemon has what it needs.
+const settled = 3 * time.Second
+
+// giveBack gives what only the start needed back to the system, once: an idle daemon would keep
+// it for many minutes, because it collects so rarely.
+func giveBack(ctx context.Context) {
+	t := time.NewTimer(settled)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		debug.FreeOSMemory()
+	case <-ctx.Done():
+	}
 }
 
 // forget clears away what is kept for a time. A held instance keeps all of it: its
