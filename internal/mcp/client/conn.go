@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,6 +32,7 @@ const (
 	codeTooLong  = -32099 // the answer was longer than maxLine
 	methodFind   = "server/discover"
 	methodCancel = "notifications/cancelled"
+	methodTools  = "tools/list"
 )
 
 // heeded are the notifications that are passed on; the others are not used.
@@ -56,6 +59,7 @@ type conn struct {
 
 	heard  atomic.Int64 // messages read
 	noise  atomic.Int64 // lines that were none
+	lists  sync.Map     // ids of requests for the tools
 	asked  atomic.Int32 // requests of the server under way
 	finds  atomic.Pointer[jsonrpc.ID]
 	finder *time.Timer // under once of the look; stopped when closed
@@ -135,8 +139,11 @@ func (c *conn) Write(ctx context.Context, m jsonrpc.Message) error {
 	case *jsonrpc.Response:
 		c.asked.Add(-1)
 	case *jsonrpc.Request:
-		if m.Method == methodFind {
+		switch m.Method {
+		case methodFind:
 			c.look(m.ID)
+		case methodTools:
+			c.lists.Store(m.ID, true)
 		}
 	}
 	told, _ := ctx.Value(toldKey{}).(*atomic.Bool)
@@ -314,6 +321,9 @@ func (c *conn) takeOne(line []byte) error {
 				return nil // it was answered for it
 			}
 		}
+		if _, listed := c.lists.LoadAndDelete(m.ID); listed && m.Error == nil {
+			m.Result = legible(m.Result)
+		}
 	}
 	c.deliver(m)
 	return nil
@@ -326,4 +336,55 @@ func heeds(method string) bool {
 		}
 	}
 	return false
+}
+
+// unreadable is the key in the metadata of a tool that stands in the place of one that
+// cannot be read. A server that writes it itself refuses its own tool.
+const unreadable = "ombud/unreadable"
+
+// legible puts something readable in the place of each tool of a list that is not: the
+// library gives up on a whole list for one.
+func legible(result json.RawMessage) json.RawMessage {
+	var all map[string]json.RawMessage
+	var tools []json.RawMessage
+	if json.Unmarshal(result, &all) != nil || json.Unmarshal(all["tools"], &tools) != nil {
+		return result // the library says what is wrong with it
+	}
+	changed := false
+	for i, raw := range tools {
+		var t *mcp.Tool
+		err := json.Unmarshal(raw, &t)
+		if err == nil && t != nil {
+			continue
+		}
+		var name struct {
+			Name string `json:"name"`
+		}
+		if json.Unmarshal(raw, &name) != nil || name.Name == "" {
+			name.Name = "#" + itoa(i+1)
+		}
+		why := "it is no description of a tool"
+		if err != nil {
+			why = shown(err.Error(), 200)
+		}
+		sum := sha256.Sum256(raw)
+		stand, err := json.Marshal(&mcp.Tool{Name: name.Name, Meta: mcp.Meta{unreadable: why + " (" + hex.EncodeToString(sum[:4]) + ")"}})
+		if err != nil {
+			return result
+		}
+		tools[i], changed = stand, true
+	}
+	if !changed {
+		return result
+	}
+	list, err := json.Marshal(tools)
+	if err != nil {
+		return result
+	}
+	all["tools"] = list
+	again, err := json.Marshal(all)
+	if err != nil {
+		return result
+	}
+	return again
 }

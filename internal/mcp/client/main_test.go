@@ -144,7 +144,7 @@ func badSchemas() []any {
 		with("string", obj{"type": "string"}), with("dollar", obj{"type": "object", "properties": obj{"$.xgafv": obj{"type": "string"}}}),
 		with("allof", obj{"allOf": []any{obj{"type": "string"}}}), with("items", obj{"type": "object", "properties": obj{"a": obj{"type": "array"}}}),
 		with("anyof", obj{"anyOf": []any{obj{"type": "string"}, obj{"type": "object"}}}),
-		with("noschema", nil), named("echo"), named("echo"), with("wide", obj{"type": "object", "title": strings.Repeat("x", 200<<10)}),
+		with("noschema", nil), obj{"name": "typed", "description": 7, "inputSchema": obj{"type": "object"}}, 7, named("echo"), named("echo"), with("wide", obj{"type": "object", "title": strings.Repeat("x", 200<<10)}),
 	}
 }
 

@@ -87,6 +87,9 @@ func item(t *mcp.Tool) Item {
 	if t.Annotations != nil {
 		out.Annotations = raw(t.Annotations)
 	}
+	if why, is := t.Meta[unreadable].(string); is {
+		return Item{Kind: kindTool, Name: shown(t.Name, maxExcerpt), Refused: "it cannot be read: " + shown(why, 300)}
+	}
 	size := len(out.Name) + len(out.Title) + len(out.Description) + len(out.Input) + len(out.Output) + len(out.Annotations)
 	if size <= maxItem && len(out.Name) <= maxToolName {
 		return out

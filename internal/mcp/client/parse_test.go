@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/tool"
 )
@@ -238,4 +240,22 @@ func TestWhatIsRefusedOfASpec(t *testing.T) {
 	if !slices.Equal(shown, []string{"A=Bearer {{secret:x}}", "B=•••"}) {
 		t.Error(shown)
 	}
+}
+
+// FuzzLegible holds a list to being one the library reads, whatever its tools are.
+func FuzzLegible(f *testing.F) {
+	f.Add([]byte(`{"tools":[{"name":"a","inputSchema":{}},{"name":"b","description":7},null,3,"x"],"nextCursor":"c"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var all map[string]json.RawMessage
+		var before []json.RawMessage
+		if json.Unmarshal(text, &all) != nil || json.Unmarshal(all["tools"], &before) != nil {
+			return
+		}
+		var after struct {
+			Tools []*mcp.Tool `json:"tools"`
+		}
+		if err := json.Unmarshal(legible(text), &after); err != nil || len(after.Tools) != len(before) || slices.Contains(after.Tools, nil) {
+			t.Errorf("%q: %q, %v", text, legible(text), err)
+		}
+	})
 }

@@ -173,6 +173,8 @@ func (x *server) connect(ctx context.Context) (ran time.Duration, err error) {
 	}
 	release := sync.OnceFunc(func() { <-turn })
 	defer release()
+	patience := time.AfterFunc(x.s.cfg.Turn, release) // one that hangs keeps no other waiting
+	defer patience.Stop()
 	v, err := x.begin(ctx)
 	if err == nil {
 		err = x.list(ctx, v)

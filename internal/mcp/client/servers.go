@@ -61,6 +61,7 @@ type Config struct {
 	ReadyWait time.Duration   // how long a call waits for its server to get ready; default 10 s
 	StopGrace time.Duration   // how long a program may take to end when its input is closed; default 2 s
 	Stable    time.Duration   // how long it has to run for its failures to be forgotten; default 1 min
+	Turn      time.Duration   // how long a server that is being reached keeps others from it; default 3 s
 	Relist    time.Duration   // between two looks at what a server offers; default 1 s
 	Backoff   []time.Duration // before each start after a failure, the last for all further; default 1, 5, 25, 125, 300 s
 	CrashLoop int             // failures in a row that are said; default 5
@@ -73,7 +74,7 @@ func (c Config) withDefaults() Config {
 		fallback time.Duration
 	}{
 		{&c.Handshake, time.Minute}, {&c.Quiet, 5 * time.Second}, {&c.List, 30 * time.Second}, {&c.ReadyWait, 10 * time.Second},
-		{&c.StopGrace, 2 * time.Second}, {&c.Stable, time.Minute}, {&c.Relist, time.Second},
+		{&c.StopGrace, 2 * time.Second}, {&c.Stable, time.Minute}, {&c.Turn, 3 * time.Second}, {&c.Relist, time.Second},
 	} {
 		if *f.value <= 0 {
 			*f.value = f.fallback

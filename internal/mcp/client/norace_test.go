@@ -1,0 +1,5 @@
+//go:build linux && !race
+
+package client
+
+const reconnects = 200

@@ -1,0 +1,6 @@
+//go:build linux && race
+
+package client
+
+// reconnects are fewer where a start of this program takes a second.
+const reconnects = 40
