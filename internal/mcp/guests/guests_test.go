@@ -175,6 +175,32 @@ func TestACallThatWaitsIsAskedForByTheSameCall(t *testing.T) {
 	})
 }
 
+// A call waits as long as its question is open, and not only for the time a conversation
+// would be kept waiting.
+func TestACallWaitsAsLongAsItsQuestionIsOpen(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := setup(t, d, func(o *approval.Options) { o.Hold = time.Millisecond })
+		b.add("a", "ask memory.write")
+		waits := b.got("parked", "a", "note", "x", "k1")
+		b.halt()
+		b.boot() // it is looked at again, and its time is over
+		if again := b.got("parked", "a", "note", "x", "k2"); again.RunID != waits.RunID {
+			t.Errorf("%+v", again)
+		}
+		if rec, _, err := b.Runs.Get(t.Context(), waits.RunID); err != nil || rec.State != run.Waiting {
+			t.Errorf("it is %s, %v", rec.State, err)
+		}
+		if _, err := b.approvals.Resolve(t.Context(), waits.Approval, approval.Approve, "operator", ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Runs.Wait(t.Context(), waits.RunID); err != nil {
+			t.Fatal(err)
+		}
+		b.got("ok", "a", "note", "x", "k3")
+	})
+}
+
 func TestWhatAClientTellsOthersAsks(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -213,7 +239,7 @@ func TestTokens(t *testing.T) {
 			}
 		}
 		waits := b.got("parked", "a", "note", "x", "k")
-		if err := b.Remove(ctx, "a", "operator", nil); err != nil {
+		if err := New(b.Deps).Remove(ctx, "a", "operator", nil); err != nil { // by another process, which has lent nothing
 			t.Fatal(err)
 		}
 		for _, x := range []string{token, lent} {

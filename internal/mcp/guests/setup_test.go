@@ -56,7 +56,7 @@ func each(t *testing.T, f func(t *testing.T, b *bench)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, setup(t, d)) })
 }
 
-func setup(t testing.TB, d *db.DB) *bench {
+func setup(t testing.TB, d *db.DB, tune ...func(*approval.Options)) *bench {
 	t.Helper()
 	v, err := vault.OpenKeyFile(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
@@ -69,9 +69,13 @@ func setup(t testing.TB, d *db.DB) *bench {
 	if err := b.chain.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.approvals = approval.New(d, v, b.log, approval.Options{OnResolved: func(ctx context.Context, tx *db.Tx, a approval.Approval) error {
+	o := approval.Options{OnResolved: func(ctx context.Context, tx *db.Tx, a approval.Approval) error {
 		return b.Runs.WakeTx(ctx, tx, a.Run, run.ForApproval, a.ID)
-	}})
+	}}
+	for _, f := range tune {
+		f(&o)
+	}
+	b.approvals = approval.New(d, v, b.log, o)
 	var invoker *tool.Invoker
 	b.tools, invoker = tool.NewRegistry(quiet)
 	b.spend = budget.New(d, budget.Config{})
