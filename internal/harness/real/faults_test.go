@@ -97,6 +97,7 @@ func TestAHangIsEndedByTheLimitOfSilence(t *testing.T) {
 func TestARunIsStoppedInTheMiddle(t *testing.T) {
 	each(t, all, func(t *testing.T, cli harness.Name) {
 		s := set(t, cli, fakeapi.Plain())
+		s.runs()
 		unique := fmt.Sprintf("%d.%d", 7000+len(s.run.Key), time.Now().UnixNano()%1e9)
 		mark := filepath.Join(s.dir, "begun")
 		s.run = s.api.Run(fakeapi.UseTools(s.shell("echo x > " + mark + "; (setsid sleep " + unique + " &) ; sleep " + unique)))

@@ -63,6 +63,7 @@ func TestAPlainAnswer(t *testing.T) {
 func TestATool(t *testing.T) {
 	each(t, all, func(t *testing.T, cli harness.Name) {
 		s := set(t, cli, fakeapi.Plain())
+		s.runs()
 		s.run = s.api.Run(fakeapi.UseTools(s.reading()))
 		rec := s.play(s.task("read the note"))
 		s.completed(rec, fakeapi.Text)
@@ -71,7 +72,7 @@ func TestATool(t *testing.T) {
 		}
 		turns := s.run.Turns()
 		if len(turns) != 2 || !strings.Contains(turns[1].Last(), "seven boilers") {
-			t.Errorf("the model is told %+v", turns)
+			t.Errorf("the model is told %q", turns[len(turns)-1].Last())
 		}
 	})
 }
@@ -102,6 +103,7 @@ func TestAWriteThatIsAllowed(t *testing.T) {
 	each(t, asking, func(t *testing.T, cli harness.Name) {
 		s := set(t, cli, fakeapi.Plain())
 		s.run = s.api.Run(fakeapi.UseTools(s.writing()))
+		s.runs()
 		task := s.task("write a file")
 		p := &permits{answer: child.Answer{Allow: true}}
 		task.Write, task.Permit = true, p.permit
