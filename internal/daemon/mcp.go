@@ -13,12 +13,16 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/ipc"
 	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/wire"
 )
+
+// maxListed is how much of what a server says of a tool is in a list, in bytes.
+const maxListed = 200
 
 // maxKeptPart bounds what is kept of a picture or the like in a result of a server.
 const maxKeptPart = 64 << 20
@@ -55,6 +59,9 @@ func (d *Daemon) serverMethods(m *ipc.Mux) {
 			s, err := d.wireServer(ctx, i)
 			if err != nil {
 				return out, err
+			}
+			for n := range s.Tools { // test NAME shows them whole
+				s.Tools[n].Description, _ = guard.CutText(s.Tools[n].Description, maxListed)
 			}
 			out.Servers = append(out.Servers, s)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
@@ -141,5 +142,32 @@ func TestATamperedRowOfAServerIsNamed(t *testing.T) {
 			t.Errorf("%s: %v", column, err)
 		}
 		set(sealed)
+	}
+}
+
+func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
+	t.Parallel()
+	cfg := quick()
+	cfg.Relist = time.Hour
+	s := setup(t, dbtest.SQLite(t), cfg)
+	s.with(spec("restless"))
+	listed := func() (n int) {
+		lines, err := s.Logs("act", 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range lines {
+			if l.Text == "listed" {
+				n++
+			}
+		}
+		return n
+	}
+	s.until("listed again", func(Info) bool { return listed() == 2 })
+	for range 20 {
+		s.says("mcp.act.echo", `{}`)
+	}
+	if n := listed(); n != 2 {
+		t.Errorf("it was asked %d times", n)
 	}
 }

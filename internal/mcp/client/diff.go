@@ -14,6 +14,7 @@ const (
 	around    = 3        // lines of a diff around what differs
 	diffLines = 4000     // of one side; beyond, both sides are shown whole
 	maxDiff   = 64 << 10 // bytes of one difference
+	maxDiffs  = 4 << 20  // bytes of all
 )
 
 // Difference is how one thing a server offers differs from what was accepted.
@@ -42,6 +43,12 @@ func differences(pinned, offered []Item) []Difference {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Difference) int { return strings.Compare(a.Tool, b.Tool) })
+	size := 0
+	for i := range out {
+		if size += len(out[i].Text); size > maxDiffs {
+			out[i].Text = "[" + itoa(len(out[i].Text)) + " bytes, more than can be shown: do not accept what you cannot read]\n"
+		}
+	}
 	return out
 }
 

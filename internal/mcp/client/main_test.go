@@ -209,6 +209,10 @@ func (a *actor) turn(r request) {
 			return
 		}
 		a.answer(r.ID, obj{"tools": a.tools()})
+		if a.mode == "restless" {
+			fmt.Fprintln(os.Stderr, "listed")
+			a.send(obj{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+		}
 	case "resources/list":
 		a.answer(r.ID, obj{"resources": []any{obj{"uri": "file:///a", "name": "a"}}})
 	case "resources/templates/list":

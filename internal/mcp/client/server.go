@@ -52,6 +52,7 @@ type server struct {
 	next     time.Time // when it is reached again, if it waits
 	life     *life     // if it is ready
 	tools    []Tool
+	inForce  map[string]string // what of its offer is in the registry: key → hash; nil: nothing was put there yet
 	failures int   // in a row
 	failed   error // the last
 }
@@ -197,9 +198,16 @@ func (x *server) connect(ctx context.Context) (ran time.Duration, err error) {
 	return x.s.Now().Sub(ready), err
 }
 
-// attend looks at what is offered as often as the server says that it changed, until the
-// connection or ctx ends.
+// maxRelist is the longest between two looks at what a server offers that says all the
+// time that it changed.
+const maxRelist = 5 * time.Minute
+
+// attend looks at what is offered when the server says that it changed, until the
+// connection or ctx ends. One that says so again and again is looked at ever more seldom:
+// each change is a row, and may be a word to the operator.
 func (x *server) attend(ctx context.Context, v *life) {
+	pause := x.s.cfg.Relist
+	quiet := x.s.Now()
 	for {
 		select {
 		case <-v.over:
@@ -210,17 +218,21 @@ func (x *server) attend(ctx context.Context, v *life) {
 			return
 		case <-v.changed:
 		}
+		if x.s.Now().Sub(quiet) > 2*pause {
+			pause = x.s.cfg.Relist
+		}
 		if err := x.list(ctx, v); err != nil {
 			v.end(err)
 			return
 		}
-		pause := time.NewTimer(x.s.cfg.Relist) // a server that says it all the time costs no more
+		wait := time.NewTimer(pause)
 		select {
-		case <-pause.C:
+		case <-wait.C:
 		case <-v.over:
 		case <-ctx.Done():
 		}
-		pause.Stop()
+		wait.Stop()
+		pause, quiet = min(2*pause, max(maxRelist, x.s.cfg.Relist)), x.s.Now()
 	}
 }
 
@@ -313,12 +325,16 @@ func (x *server) list(ctx context.Context, v *life) error {
 	if diff := compare(r.pinned, now.Items); !diff.empty() {
 		x.s.Logger.Warn("a server offers other than what was accepted", "server", x.name, "tools", diff.String())
 	}
-	tools, inForce, err := x.offer(r)
-	if err != nil {
-		return err
+	x.mu.Lock()
+	tools, inForce := x.tools, x.inForce
+	x.mu.Unlock()
+	if inForce == nil || string(r.offered.encode()) != string(was.offered.encode()) {
+		if tools, inForce, err = x.offer(r); err != nil {
+			return err
+		}
 	}
 	v.force(inForce)
-	x.set(func() { x.row, x.tools, x.life, x.state = r, tools, v, Ready })
+	x.set(func() { x.row, x.tools, x.inForce, x.life, x.state = r, tools, inForce, v, Ready })
 	return nil
 }
 
@@ -341,7 +357,7 @@ func (x *server) adopt(r row) error {
 		return err
 	}
 	x.set(func() {
-		x.row, x.tools = r, tools
+		x.row, x.tools, x.inForce = r, tools, inForce
 		if x.life != nil {
 			x.life.force(inForce)
 		}
