@@ -293,8 +293,9 @@ func TestWithoutNamesAndHistoriesItWorks(t *testing.T) {
 			if strings.HasPrefix(string(f), "hang") {
 				b.impatient()
 			}
-			before := b.Post(room, ann, "long ago")
+			b.Post(room, ann, "long ago")
 			b.Advance(2 * overlap)
+			before := stamp(b.Now().UnixMicro())
 			b.Post(room, ann, "missed")
 			if err := b.in.Advance(t.Context(), cursor{Channels: map[string]string{room: before}}.String()); err != nil {
 				t.Fatal(err)
@@ -410,10 +411,12 @@ func TestAHistoryIsReadToItsEnd(t *testing.T) {
 	b := setup(t)
 	b.PageMost = 15
 	ann, room := b.User("ann"), b.Channel("general", "channel")
-	seen := b.Post(room, ann, "seen")
+	b.Post(room, ann, "seen")
 	b.Advance(2 * overlap)
+	seen := stamp(b.Now().UnixMicro())
 	for range 100 {
 		b.Post(room, ann, "missed")
+		b.Advance(overlap / 20)
 	}
 	if err := b.in.Advance(t.Context(), cursor{Channels: map[string]string{room: seen}}.String()); err != nil {
 		t.Fatal(err)
@@ -426,7 +429,7 @@ func TestAHistoryIsReadToItsEnd(t *testing.T) {
 	b.Drop() // what is read again is behind the cursor
 	b.until("up", func(s channeltest.Seen) bool { return len(s.Ups) == 2 })
 	b.Say(room, ann, "live")
-	if s := b.until("live", func(s channeltest.Seen) bool { return len(s.Taken) == 101 }); s.Again != 0 && s.Again != 1 {
+	if s := b.until("live", func(s channeltest.Seen) bool { return len(s.Taken) == 101 }); s.Again > 22 { // of the overlap, and live
 		t.Errorf("%d came again", s.Again)
 	}
 }
