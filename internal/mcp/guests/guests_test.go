@@ -309,7 +309,7 @@ func TestWhoeverStopsWaitingStopsNoCall(t *testing.T) {
 func TestFiftyClientsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bench) {
-		const clients, calls = 50, 4
+		const clients, calls = 50, 2
 		var all sync.WaitGroup
 		for i := range clients {
 			name := fmt.Sprintf("c%d", i)
@@ -374,7 +374,7 @@ func TestNothingReachesWhatIsNotGranted(t *testing.T) {
 			b.mu.Unlock()
 			may := map[string]bool{}
 			want := map[string]int{}
-			for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			for range rapid.IntRange(1, 8).Draw(rt, "steps") {
 				tool := rapid.SampledFrom([]string{"note", "look", "shell", "own.secretly", "own.lent", "own.only", "own_only", "Note"}).Draw(rt, "tool")
 				as := rapid.SampledFrom([]string{"x", "y"}).Draw(rt, "as")
 				switch rapid.IntRange(0, 2).Draw(rt, "what") {
