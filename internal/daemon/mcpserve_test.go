@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -245,4 +247,55 @@ func TestSessionsEndWithTheDaemonAndClientsDoNot(t *testing.T) {
 			t.Errorf("the same call after the start: %+v, %v", again, err)
 		}
 	})
+}
+
+// A program that ombud runs speaks the protocol with the token of its job: it sees what its
+// parent may do, what asks its parent asks, and its token ends with it.
+func TestAJobIsServedByTheProtocol(t *testing.T) {
+	t.Parallel()
+	o := options(t, "models:\n  main: scripted/"+script(t)+"\n")
+	got := make(chan string, 1)
+	var later server.Door
+	within(t, o, func(d *Daemon) {
+		addHost(t, d, func(ctx context.Context, token string, a *wire.AgentClient) string {
+			door := server.Remote(a, token, nil)
+			later = door
+			in, toIn := io.Pipe()
+			fromOut, out := io.Pipe()
+			done := make(chan error, 1)
+			go func() { done <- server.Serve(ctx, server.New(door, server.Config{}), in, out) }()
+			var said []string
+			c, err := mcp.NewClient(&mcp.Implementation{Name: "codex-mcp-client", Version: "1"}, nil).
+				Connect(ctx, &mcp.IOTransport{Reader: fromOut, Writer: toIn}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+			if err != nil {
+				got <- err.Error()
+				return ""
+			}
+			list, err := c.ListTools(ctx, nil)
+			said = append(said, strconv.FormatBool(err == nil && len(list.Tools) > 3))
+			approved := make(chan error, 1)
+			for _, call := range []*mcp.CallToolParams{
+				{Name: "time_now"}, {Name: "fs_write", Arguments: json.RawMessage(`{"path":"a.txt","content":"x"}`)}, {Name: "email_send"},
+			} {
+				if call.Name == "fs_write" {
+					go func() { approved <- approveNext(ctx, wire.NewClient(o.Instance.Socket())) }()
+				}
+				res, err := c.CallTool(ctx, call)
+				said = append(said, fmt.Sprintf("%s %v %v", call.Name, err == nil && !res.IsError, err))
+			}
+			said = append(said, fmt.Sprint(<-approved))
+			_ = c.Close()
+			_ = toIn.Close()
+			said = append(said, fmt.Sprint(<-done))
+			got <- strings.Join(said, ", ")
+			return "over"
+		})
+	})
+	ask(t, wire.NewClient(o.Instance.Socket()), "go")
+	if s := <-got; s != "true, time_now true <nil>, fs_write true <nil>, email_send false <nil>, <nil>, <nil>" {
+		t.Error(s)
+	}
+	if _, err := later.Tools(t.Context()); !fault.Is(err, fault.Denied) {
+		t.Errorf("after its end: %v", err)
+	}
 }
