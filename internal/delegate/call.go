@@ -332,29 +332,13 @@ func (s *Service) task(ctx context.Context, w *work, most int64, env []string) (
 			return t, nil, err
 		}
 	}
-	t.Profile = s.walls(w)
+	if tree := w.x.Body.Tree; w.t.Write {
+		t.Change, t.Read = []string{tree.Path}, []string{tree.Common} // git reads there what the worktree is of
+	}
 	if len(w.t.Tools) == 0 {
 		return t, func() {}, nil
 	}
 	return s.lend(t, w)
-}
-
-// walls are what the program can reach.
-func (s *Service) walls(w *work) confine.Profile {
-	p := confine.HarnessProfile(w.t.Dir, w.state)
-	if w.t.Write {
-		tree := w.x.Body.Tree
-		p.Write = []string{tree.Path, w.state}
-		p.Read = append(p.Read, tree.Common) // git reads there what the worktree is of
-	} else {
-		p.Write = []string{w.state}
-		p.Read = append(p.Read, w.t.Dir)
-	}
-	if len(w.t.Tools) > 0 {
-		p.Read = append(p.Read, s.cfg.Program)
-		p.UnixSockets = []string{s.cfg.Socket}
-	}
-	return p
 }
 
 // lend gives the program ombud's tools by a server of MCP. Its token is in a file that only
@@ -376,6 +360,7 @@ func (s *Service) lend(t child.Task, w *work) (child.Task, func(), error) {
 		done()
 		return t, nil, fault.New(fault.Permission, "write the token of %s: %w", w.run, err)
 	}
+	t.Sockets, t.Read = append(t.Sockets, s.cfg.Socket), append(t.Read, f.Name())
 	t.MCP = &child.MCP{Command: s.cfg.Program, Args: []string{"mcp", "serve", "--socket", s.cfg.Socket, "--token-file", f.Name()}}
 	return t, done, nil
 }

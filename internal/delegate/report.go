@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -107,11 +109,16 @@ func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	out := &end{most: checkOutput}
-	p := s.walls(w)
-	p.Network, p.UnixSockets = confine.NetNone, nil
+	tree := w.x.Body.Tree
+	home := filepath.Join(w.state, "checks") // what a compiler keeps is kept from one check to the next
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return Check{Command: command, How: "it did not run: " + err.Error()}
+	}
+	p := confine.ShellProfile(tree.Path)
+	p.Name, p.Write, p.Read = "check", append(p.Write, home), append(p.Read, tree.Common)
 	j, err := s.Launcher.Start(ctx, confine.Spec{
-		Path: s.cfg.Shell, Args: []string{"sh", "-c", command}, Dir: w.x.Body.Tree.dir(), Stdout: out, Stderr: out, Profile: p, Owner: w.owner,
-		Env: []string{"PATH=" + s.cfg.Path, "HOME=" + w.state, "LC_ALL=C.UTF-8", "TERM=dumb", "CI=true"},
+		Path: s.cfg.Shell, Args: []string{"sh", "-c", command}, Dir: tree.dir(), Stdout: out, Stderr: out, Profile: p, Owner: w.owner,
+		Env: []string{"PATH=" + s.cfg.Path, "HOME=" + home, "LC_ALL=C.UTF-8", "TERM=dumb", "CI=true"},
 	})
 	if err != nil {
 		return Check{Command: command, How: "it did not run: " + err.Error()}

@@ -142,15 +142,18 @@ func (s *Service) callDefinition(cli harness.Name) tool.Definition {
 
 // needs are the scopes of an order: the harness, and the directory it reads or works from.
 func (s *Service) needs(o Order) ([]scope.Scope, error) {
-	h, _, err := s.pick(o.Want.Harness)
-	if err != nil {
-		return nil, err
+	name := o.Want.Harness
+	if h, _, err := s.pick(name); err == nil {
+		name = h.Name
+	}
+	if name == "" {
+		name = "default" // there is none here, which is said to whoever may give work at all
 	}
 	dir, err := s.place(o.Dir)
 	if err != nil {
 		return nil, err
 	}
-	use, err := scope.Of("harness", h.Name)
+	use, err := scope.Of("harness", name)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,9 @@ var everyCall = []string{
 	`{tool: web.get, input: {url: "http://example.com/"}}`, `{tool: web.request, input: {url: "http://example.com/", body: x}}`,
 	`{tool: kit.ask, input: {prompt: x, agent: main}}`, `{tool: kit.model, input: {role: main}}`, `{tool: kit.harness, input: {prompt: x}}`,
 	`{tool: kit.send, input: {to: operator, text: x}}`, `{tool: kit.run, input: {name: x}}`, `{tool: kit.propose, input: {title: x, action: x, agent: main}}`,
+	`{tool: delegate.call, input: {prompt: x}}`, `{tool: claude_code.call, input: {prompt: x}}`, `{tool: codex.call, input: {prompt: x}}`,
+	`{tool: delegate.apply, input: {run: x, repository: /}}`, `{tool: harness.permit, input: {harness: x, kind: edit, tool: x, what: x}}`,
+	`{tool: harness.run, input: {use: "harness:x", harness: x, session: x, dir: /}}`,
 	`{tool: kit.note, input: {group: x, key: x, value: x}}`, `{tool: kit.notes, input: {group: x}}`,
 }
 

@@ -202,12 +202,12 @@ func TestAPermissionIsAsked(t *testing.T) {
 }
 
 // TestSilenceIsOursWhileAPermissionWaits: the limit of silence does not run. That of
-// the clock does, and what is allowed after it is not.
+// it is called off, and what is allowed after that is not.
 func TestSilenceIsOursWhileAPermissionWaits(t *testing.T) {
 	t.Parallel()
 	l := setup(t)
 	task := l.task(t, "asks")
-	task.Write, task.Quiet = true, 3*time.Second
+	task.Write, task.Quiet, task.Wall = true, 3*time.Second, 3*time.Second
 	task.Permit = func(ctx context.Context, _ Ask) Answer {
 		select {
 		case <-time.After(task.Quiet + 500*time.Millisecond):
@@ -220,12 +220,19 @@ func TestSilenceIsOursWhileAPermissionWaits(t *testing.T) {
 	}
 
 	task = l.task(t, "asks", "and never gives up")
-	task.Write, task.Wall = true, 6*time.Second
+	task.Write = true
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
 	var ended atomic.Bool
-	task.Permit = func(ctx context.Context, _ Ask) Answer { <-ctx.Done(); ended.Store(true); return Answer{Allow: true} }
-	r := l.run(t, task)
-	if r.Outcome != harness.Killed || r.Reason != ReasonWall || !ended.Load() {
-		t.Errorf("%+v", r)
+	task.Permit = func(ctx context.Context, _ Ask) Answer {
+		enough()
+		<-ctx.Done()
+		ended.Store(true)
+		return Answer{Allow: true}
+	}
+	r, err := l.Run(ctx, task)
+	if err != nil || r.Outcome != harness.Killed || r.Reason != ReasonCancelled || !ended.Load() {
+		t.Errorf("%+v, %v", r, err)
 	}
 	if len(r.Permissions) != 1 || r.Permissions[0].Decision != harness.Refusal {
 		t.Errorf("leave that came too late counts: %+v", r.Permissions)

@@ -20,7 +20,13 @@ func profileOf(t *Task, r *room) confine.Profile {
 			p.Write = nil
 			p.Read = append(p.Read, t.Dir)
 		}
+		if t.changes() {
+			p.Write = append(p.Write, t.Change...)
+		} else {
+			p.Read = append(p.Read, t.Change...)
+		}
 		p.Write = append(p.Write, r.may()...)
+		p.Read, p.UnixSockets = append(p.Read, t.Read...), t.Sockets
 	}
 	p.Read = append(slices.Clone(p.Read), installation(t.Program))
 	for _, arg := range t.Args0 {

@@ -33,14 +33,19 @@ type Task struct {
 	BaseURL string   // of the model's API, as the CLI takes it: with /v1 for codex and opencode; "" is the CLI's own
 	MCP     *MCP     // nil: it reaches no MCP server
 
+	// Neither counts while a permission waits.
 	Wall  time.Duration // the whole run; 0: no limit
-	Quiet time.Duration // without any output, not counted while a permission waits; 0: no limit
+	Quiet time.Duration // without any output; 0: no limit
 
 	Turns          int   // 0: no limit; only where the CLI can
 	BudgetMicroUSD int64 // 0: no limit; only where the CLI can, and checked after it was spent
 
 	Owner   confine.Owner
 	Profile confine.Profile // the zero one: Dir, for reading alone unless Write, State, and the network by ombud's proxy
+	// What the zero profile lets it reach besides.
+	Read    []string // files and directories
+	Change  []string // that it may change, if it may change anything
+	Sockets []string // of unix, that it may connect to
 
 	// Started is told the session once, as soon as it is known. The run waits for it.
 	Started func(session string)

@@ -35,7 +35,15 @@ func TestLimits(t *testing.T) {
 			v.ask(1)
 			<-time.After(5 * time.Minute)
 			v.ask(-1)
-		}, ReasonWall, time.Hour},
+			<-time.After(15 * time.Minute)
+			v.ask(-1)
+		}, ReasonQuiet, 21 * time.Minute},
+		{"work around a permission", time.Hour, 0, func(v *vigil) {
+			<-time.After(50 * time.Minute)
+			v.ask(1)
+			<-time.After(5 * time.Hour)
+			v.ask(-1)
+		}, ReasonWall, 6 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
