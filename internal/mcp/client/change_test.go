@@ -85,6 +85,23 @@ func TestWhatIsOfferedOtherwiseWaitsUntilItIsAccepted(t *testing.T) {
 			t.Error("it is a tool again")
 		}
 
+		// Another version of the server with the same tools is no news.
+		x, err := s.get("act")
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := x.stored()
+		now := was.offered
+		now.Says = "another version"
+		err = s.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			_, err := s.offersTx(ctx, tx, x, was, now)
+			return err
+		})
+		if s.mu.Lock(); err != nil || len(s.told) != 1 || len(s.entries(KindChanged)) != 2 {
+			t.Errorf("%v, told %q, audit %q", err, s.told, s.entries(KindChanged))
+		}
+		s.mu.Unlock()
+
 		// What changes between the look and the answer is not accepted.
 		offering(t, path, stays, bad)
 		s.says("mcp.act.change", `{}`)

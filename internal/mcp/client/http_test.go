@@ -305,11 +305,27 @@ func TestLoggingIn(t *testing.T) {
 	if got := s.says("mcp.act.say", `{"text":"2"}`); got != "said 2" || r.auth.issued != 2 {
 		t.Errorf("%q after %d tokens", got, r.auth.issued)
 	}
+	// Several that are refused at a time get one other token.
+	r.mu.Lock()
+	r.tokens = map[string]bool{}
+	r.mu.Unlock()
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if _, err := s.call(t.Context(), "mcp.act.say", `{"text":"x"}`); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if r.auth.issued != 3 {
+		t.Errorf("%d tokens for several calls", r.auth.issued)
+	}
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.boot(quick())
-	if got := s.says("mcp.act.say", `{"text":"3"}`); got != "said 3" || r.auth.issued != 2 {
+	if got := s.says("mcp.act.say", `{"text":"3"}`); got != "said 3" || r.auth.issued != 3 {
 		t.Errorf("%q after %d tokens", got, r.auth.issued)
 	}
 	if len(r.auth.problems) != 0 {
@@ -335,7 +351,7 @@ func TestLoggingIn(t *testing.T) {
 		t.Errorf("no token: %v (%s)", err, fault.HintOf(err))
 	}
 	r.mu.Lock()
-	r.tokens["access-token-2"] = true // so that the session can be ended
+	r.tokens["access-token-3"] = true // so that the session can be ended
 	r.mu.Unlock()
 }
 

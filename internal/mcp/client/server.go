@@ -53,8 +53,8 @@ type server struct {
 	life     *life     // if it is ready
 	tools    []Tool
 	inForce  map[string]string // what of its offer is in the registry: key → hash; nil: nothing was put there yet
-	failures int   // in a row
-	failed   error // the last
+	failures int               // in a row
+	failed   error             // the last
 }
 
 func newServer(s *Servers, r row) *server {
