@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/loops"
+	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/model/builtin"
 	"github.com/ombud-run/ombud/internal/model/scripted"
 	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
@@ -30,6 +31,11 @@ func (d *Daemon) probes(ctx context.Context) ([]loops.Probe, error) {
 	for _, info := range d.processes.List() {
 		out = append(out, loops.Probe{Name: "tool process " + info.Spec.Name, Kind: "tool process", Look: func(context.Context) (loops.Health, string) {
 			return processHealth(info)
+		}})
+	}
+	for _, info := range d.servers.List() {
+		out = append(out, loops.Probe{Name: "MCP server " + info.Spec.Name, Kind: "MCP server", Look: func(context.Context) (loops.Health, string) {
+			return serverHealth(info)
 		}})
 	}
 	adapters, err := d.remote.List(ctx)
@@ -66,6 +72,24 @@ func processHealth(info toolprocess.Info) (loops.Health, string) {
 	case info.Error != "":
 		return loops.Degraded, "it ended and is started again: " + info.Error
 	case info.State == toolprocess.Ready:
+		return loops.Working, ""
+	}
+	return loops.Degraded, "it is " + string(info.State)
+}
+
+func serverHealth(info mcpclient.Info) (loops.Health, string) {
+	switch {
+	case info.State == mcpclient.Off:
+		return loops.NotConnected, "it is switched off"
+	case info.State == mcpclient.Held:
+		return loops.NotConnected, "the instance is held"
+	case info.Loops:
+		return loops.Failing, fmt.Sprintf("it was gone %d times in a row: %s", info.Failures, info.Error)
+	case info.Error != "":
+		return loops.Degraded, "it was gone and is reached again: " + info.Error
+	case info.State == mcpclient.Ready && info.Changed > 0:
+		return loops.Degraded, "it offers other tools than you accepted"
+	case info.State == mcpclient.Ready:
 		return loops.Working, ""
 	}
 	return loops.Degraded, "it is " + string(info.State)

@@ -45,7 +45,9 @@ func (d *Daemon) openServers(ctx context.Context) error {
 			ref, err := d.blobs.Put(ctx, bytes.NewReader(b), maxKeptPart)
 			return ref.ID, err
 		},
-		Tell: func(ctx context.Context, tx *db.Tx, cause, text string) error { return d.agents.NoticeTx(ctx, tx, cause, text) },
+		Tell: func(ctx context.Context, tx *db.Tx, cause, text string) error {
+			return d.agents.NoticeTx(ctx, tx, cause, text)
+		},
 	}, mcpclient.Config{})
 	return d.servers.Open(ctx)
 }

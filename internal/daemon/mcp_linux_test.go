@@ -121,6 +121,10 @@ func TestAServerOfMCPFromAddToCall(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(inbox.Notices, func(n string) bool { return strings.Contains(n, "ombud mcp diff py") }) {
 		t.Errorf("the inbox says %q, %v", inbox.Notices, err)
 	}
+	health, err := c.IntegrationsList(ctx, wire.IntegrationsRequest{Check: true})
+	if err != nil || !slices.ContainsFunc(health.Integrations, func(i wire.Integration) bool { return i.Name == "MCP server py" && strings.Contains(i.Reason, "offers other tools") }) {
+		t.Errorf("integrations: %+v, %v", health.Integrations, err)
+	}
 	doctor, err := c.DoctorRun(ctx)
 	if err != nil || !slices.ContainsFunc(doctor.Checks, func(c wire.Check) bool { return c.ID == "mcp.servers" && c.Status == "warn" }) {
 		t.Errorf("doctor says %+v, %v", doctor.Checks, err)

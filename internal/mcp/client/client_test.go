@@ -13,6 +13,8 @@ import (
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/redact"
+	"github.com/ombud-run/ombud/internal/secret"
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
@@ -409,4 +411,55 @@ func TestAnEnvironmentHasSecretsByTheirNames(t *testing.T) {
 	if s.starts.Load() != 0 {
 		t.Error("it was started all the same")
 	}
+}
+
+func TestAServerThatFloodsIsEnded(t *testing.T) {
+	t.Parallel()
+	s := setup(t, dbtest.SQLite(t), quick())
+	s.add(spec("floods"))
+	s.failing("a flood: it asks 64 things at a time")
+}
+
+func TestAProgramEndsByTheEndOfItsInput(t *testing.T) {
+	t.Parallel()
+	cfg := quick()
+	cfg.StopGrace = patience
+	s := setup(t, dbtest.SQLite(t), cfg)
+	s.with(spec("good"))
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if lines, err := s.Logs("act", 1); err != nil || len(lines) != 1 || lines[0].Text != "bye" {
+		t.Errorf("its last word is %v, %v", lines, err)
+	}
+}
+
+// secrets gives the stand real ones.
+func (s *stand) secrets(list ...secret.Setting) {
+	s.t.Helper()
+	kept := secret.New(s.db, s.vault, s.log, s.audit, redact.New())
+	for _, one := range list {
+		if _, err := kept.Set(s.t.Context(), one, "operator"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.secret = func(name string) (secret.Value, error) { return kept.Resolve(context.Background(), name) }
+}
+
+func TestASecretIsFilledInWhereItIsSent(t *testing.T) {
+	t.Parallel()
+	s := setup(t, dbtest.SQLite(t), quick())
+	s.secrets(secret.Setting{Name: "a-key", Value: []byte("open sesame")}, secret.Setting{Name: "bound", Value: []byte("for one host"), Hosts: []string{"example.com"}})
+	sp := spec("good")
+	sp.Env = map[string]string{"KEY": "Bearer {{secret:a-key}}"}
+	s.with(sp)
+	if got := s.says("mcp.act.env", `{}`); !strings.Contains(got, "KEY=Bearer open sesame") {
+		t.Error(got)
+	}
+	if err := s.Remove(t.Context(), "act", "operator"); err != nil {
+		t.Fatal(err)
+	}
+	sp.Env["KEY"] = "{{secret:bound}}"
+	s.add(sp)
+	s.failing("secret bound is bound to hosts")
 }

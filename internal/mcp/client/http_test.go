@@ -21,6 +21,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/secret"
 )
 
 // remoteServer is a server over HTTP, of the official library.
@@ -393,5 +394,33 @@ func TestWhatCannotBeLoggedInTo(t *testing.T) {
 	p.add(spec("good"))
 	if err := p.Login(t.Context(), "act", "operator", open); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a program: %v", err)
+	}
+}
+
+func TestASecretGoesToItsHostsOnly(t *testing.T) {
+	t.Parallel()
+	r := newRemote(t, false)
+	s := setup(t, dbtest.SQLite(t), quick())
+	here := strings.TrimPrefix(r.web.URL, "http://")
+	s.secrets(secret.Setting{Name: "ours", Value: []byte("open sesame"), Hosts: []string{here}}, secret.Setting{Name: "theirs", Value: []byte("for one host"), Hosts: []string{"example.com"}})
+	sp := far(r)
+	sp.Headers = map[string]string{"Authorization": "Bearer {{secret:theirs}}"}
+	s.add(sp)
+	s.failing("is for example.com and is not sent to 127.0.0.1")
+	if r.mu.Lock(); len(r.heads) != 0 {
+		t.Errorf("it was sent elsewhere: %v", r.heads)
+	}
+	r.mu.Unlock()
+	if err := s.Remove(t.Context(), "act", "operator"); err != nil {
+		t.Fatal(err)
+	}
+	sp.Headers["Authorization"] = "Bearer {{secret:ours}}"
+	s.with(sp)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.heads {
+		if h.Get("Authorization") != "Bearer open sesame" {
+			t.Errorf("%v", h)
+		}
 	}
 }

@@ -87,6 +87,7 @@ func (a *actor) bye() {
 	if a.mode == "stubborn-end" {
 		live()
 	}
+	fmt.Fprintln(os.Stderr, "bye")
 	os.Exit(0)
 }
 
@@ -196,7 +197,7 @@ func (a *actor) turn(r request) {
 			a.send(obj{"jsonrpc": "2.0", "id": "s3", "method": "roots/list"})
 		}
 		if a.mode == "floods" {
-			for n := range 10_000 {
+			for n := range 100_000 {
 				a.send(obj{"jsonrpc": "2.0", "id": fmt.Sprint("f", n), "method": "ping"})
 			}
 		}
