@@ -117,7 +117,7 @@ func TestAMessageThatFailsIsNoTroubleOfItsChannel(t *testing.T) {
 			t.Parallel()
 			s, f := overHTTP(t, dbtest.SQLite(t))
 			f.send.Store(how)
-			before := f.checks.Load()
+			before, since := f.checks.Load(), s.List()[0].Since
 			id := s.say("one", nil)
 			s.until("it was tried", func() bool { return s.item(id).Error != "" })
 			if asks {
@@ -125,8 +125,8 @@ func TestAMessageThatFailsIsNoTroubleOfItsChannel(t *testing.T) {
 			} else if f.checks.Load() != before {
 				t.Error("the network was asked who ombud is")
 			}
-			if i := s.List()[0]; i.State != Working || s.broken() {
-				t.Errorf("%s %s, told %q", i.State, i.Reason, s.talks.told())
+			if i := s.List()[0]; i.State != Working || i.Since != since || s.broken() {
+				t.Errorf("%s %s since %d, not %d, told %q", i.State, i.Reason, i.Since, since, s.talks.told())
 			}
 		})
 	}

@@ -155,12 +155,6 @@ func (l *line) sendPiece(ctx context.Context, a Adapter, it outbox.Item, at Plac
 		if _, failed := l.c.movePiece(context.WithoutCancel(ctx), it.ID, p.n, sending, from, ""); failed != nil {
 			return fault.New(fault.Unknown, "part %d was not sent, and that could not be recorded: %w", i+1, err)
 		}
-		return err
-	}
-	// The answer was lost; but the network may have reported on it already.
-	if now, failed := l.c.readPieces(context.WithoutCancel(ctx), it.ID); failed == nil && i < len(now) && now[i].state == sent {
-		*p = now[i]
-		return nil
 	}
 	return err
 }
