@@ -54,7 +54,7 @@ func TestAnErrorSaysWhetherARequestCanHaveArrived(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := telling{c.base}.RoundTrip(req)
+		resp, err := telling{c.base}.RoundTrip(req) //nolint:bodyclose // there is none
 		if resp != nil || !errors.Is(err, broken) || fault.ClassOf(err) != c.want {
 			t.Errorf("%s: %v is %s, want %s", name, err, fault.ClassOf(err), c.want)
 		}
