@@ -24,6 +24,7 @@ type user struct {
 	ombud string
 	home  string
 	repo  string
+	key   string // for the API, in their environment
 	up    *exec.Cmd
 }
 
@@ -56,13 +57,11 @@ func newUser(t testing.TB, cli harness.Name, run *fakeapi.Run) *user {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	u.start(run.Key)
+	u.key = run.Key
+	u.start()
 	t.Cleanup(func() {
 		if out, err := u.run("stop"); err != nil {
 			t.Errorf("stop: %v\n%s", err, out)
-		}
-		if err := u.up.Wait(); err != nil {
-			t.Error(err)
 		}
 	})
 	return u
@@ -70,7 +69,7 @@ func newUser(t testing.TB, cli harness.Name, run *fakeapi.Run) *user {
 
 func (u *user) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(u.ombud, args...)
-	cmd.Dir, cmd.Env = u.repo, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.home, "OMBUD_HOME=" + u.home, "LANG=C.UTF-8"}
+	cmd.Dir, cmd.Env = u.repo, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.home, "OMBUD_HOME=" + u.home, "LANG=C.UTF-8", "ANTHROPIC_API_KEY=" + u.key}
 	return cmd
 }
 
@@ -91,10 +90,9 @@ func (u *user) must(args ...string) string {
 }
 
 // start starts the daemon and waits until it answers.
-func (u *user) start(key string) {
+func (u *user) start() {
 	u.t.Helper()
 	u.up = u.command("up")
-	u.up.Env = append(u.up.Env, "ANTHROPIC_API_KEY="+key, "OPENAI_API_KEY="+key)
 	if err := u.up.Start(); err != nil {
 		u.t.Fatal(err)
 	}
@@ -170,8 +168,7 @@ func TestATaskIsDoneByARealProgram(t *testing.T) {
 	if err := u.up.Process.Kill(); err != nil { // the question is open, and the program at work
 		t.Fatal(err)
 	}
-	_ = u.up.Wait() // killed
-	u.start(run.Key)
+	_ = u.up.Wait() // killed; the command that waits for it starts another
 	u.must("approve", u.question(first))
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, said.String())
