@@ -260,7 +260,7 @@ func outcomeOf(res Result, out tool.Output) run.Outcome {
 
 func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
 	return tool.Invocation{
-		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Subject: k.Authority.Subject,
+		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Readers: k.Authority.Readers, Subject: k.Authority.Subject,
 		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Digest: k.digest, Tx: tx, Permit: a.permitter(k),
 		Unattended: k.Authority.Unattended, Tier: k.Authority.Tier,
 	}

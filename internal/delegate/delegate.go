@@ -115,12 +115,13 @@ func (s *Service) Admitted() []Route { return append([]Route(nil), s.cfg.Admit..
 
 // Task is the input of a run.
 type Task struct {
-	Prompt       string      `json:"prompt"`
-	Subject      string      `json:"subject"`
-	Conversation string      `json:"conversation,omitempty"`
-	Tier         policy.Tier `json:"tier"`
-	Label        label.Label `json:"label"` // of what the prompt was made from
-	Unattended   bool        `json:"unattended,omitempty"`
+	Prompt       string         `json:"prompt"`
+	Subject      string         `json:"subject"`
+	Conversation string         `json:"conversation,omitempty"`
+	Readers      label.Audience `json:"readers,omitempty"` // of that conversation
+	Tier         policy.Tier    `json:"tier"`
+	Label        label.Label    `json:"label"` // of what the prompt was made from
+	Unattended   bool           `json:"unattended,omitempty"`
 
 	Use        string   `json:"use"` // the scope it was given by: harness:claude, or what a loop asks for
 	Harness    string   `json:"harness"`

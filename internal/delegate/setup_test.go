@@ -167,8 +167,8 @@ func (l listeners) told(ctx context.Context, tx *db.Tx, kind, cause, text string
 }
 
 func (l listeners) IntakeTx(ctx context.Context, tx *db.Tx, in agent.Inbound) (agent.Accepted, error) {
-	if !in.Within.Label.Tainted() || in.Cause == "" {
-		l.h.t.Errorf("a wake of %q with the label %s", in.Cause, in.Within.Label)
+	if !in.Within.Label.Tainted() || in.Cause == "" || in.Audience != label.OperatorOnly {
+		l.h.t.Errorf("a wake of %q with the label %s, read by %q", in.Cause, in.Within.Label, in.Audience)
 	}
 	return agent.Accepted{}, l.told(ctx, tx, "told.woken", in.Cause, in.Text)
 }

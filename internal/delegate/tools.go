@@ -199,7 +199,7 @@ func (s *Service) called(ctx context.Context, inv tool.Invocation, cli harness.N
 		return tool.Output{}, err
 	}
 	o := in.order(cli)
-	o.Subject, o.Conversation, o.Tier, o.Label, o.Unattended = inv.Subject, inv.Conversation, inv.Tier, inv.Label, inv.Unattended
+	o.Subject, o.Conversation, o.Readers, o.Tier, o.Label, o.Unattended = inv.Subject, inv.Conversation, inv.Readers, inv.Tier, inv.Label, inv.Unattended
 	if err := s.mayGoOn(ctx, inv, o); err != nil {
 		return tool.Output{}, err
 	}

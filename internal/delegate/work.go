@@ -274,7 +274,7 @@ func (s *Service) wakeTx(ctx context.Context, tx *db.Tx, rec run.Record, t Task,
 	_, err = s.Agents.IntakeTx(ctx, tx, agent.Inbound{
 		Address: conv.Address, Agent: strings.TrimPrefix(t.Subject, "agent:"), Sender: "harness:" + t.Harness, SenderName: t.Harness,
 		Text: "The task you gave to " + t.Harness + " in the background (" + rec.ID + ") has ended. The task was: " + fault.Cut(t.Prompt, maxTold) + "\n\n" + rep.Text,
-		Key:  "delegation:" + rec.ID, Source: label.Untrusted("harness:" + t.Harness), Tier: min(t.Tier, policy.Trusted), Unattended: t.Unattended,
+		Key:  "delegation:" + rec.ID, Source: label.Untrusted("harness:" + t.Harness), Audience: t.Readers, Tier: min(t.Tier, policy.Trusted), Unattended: t.Unattended,
 		Cause: event, Within: agent.Within{Label: rep.Label},
 	})
 	return err

@@ -119,6 +119,7 @@ type Handler func(ctx context.Context, in Invocation) (Output, error)
 type Invocation struct {
 	Run, Step    string
 	Conversation string
+	Readers      label.Audience // of that conversation; "" where the call is made in none
 	Subject      string
 	Key          string          // the same for every attempt of this call, and for no other
 	Input        json.RawMessage // canonical, valid against the schema
