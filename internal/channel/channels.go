@@ -281,7 +281,10 @@ func (c *Channels) Add(ctx context.Context, a Adding, by string) (Info, error) {
 	if err := c.fill(ctx, &x.body.Settings, k, a); err != nil {
 		return Info{}, err
 	}
-	given := c.given(a)
+	given, err := c.given(a)
+	if err != nil {
+		return Info{}, err
+	}
 	adapter, err := k.Make(c.setup(x.name, k, x.body.Settings, given))
 	if err != nil {
 		return Info{}, err
@@ -352,14 +355,17 @@ func (c *Channels) fill(ctx context.Context, s *Settings, k Kind, a Adding) erro
 	return nil
 }
 
-// given are the secrets a channel is given, which nothing shows from here on.
-func (c *Channels) given(a Adding) map[string]string {
+// given are the secrets a channel is given, which nothing shows from here on. Invalid if one
+// is empty: that is a file with nothing in it, and no wish to keep what was set before.
+func (c *Channels) given(a Adding) (map[string]string, error) {
 	out := map[string]string{}
 	for part, value := range a.Secrets {
-		out[part] = strings.TrimSpace(value)
+		if out[part] = strings.TrimSpace(value); out[part] == "" {
+			return nil, fault.New(fault.Invalid, "the %s that was given is empty", part)
+		}
 		c.Secrets.Hide(secretName(a.Name, part), out[part])
 	}
-	return out
+	return out, nil
 }
 
 func (c *Channels) keepSecretsTx(ctx context.Context, tx *db.Tx, name string, values map[string]string) error {

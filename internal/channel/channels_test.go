@@ -33,6 +33,7 @@ func TestAChannelIsAddedOnceItsNetworkSaysWhoOmbudIs(t *testing.T) {
 			`no setting "colour"`: {Kind: "net", Values: map[string]string{"colour": "red"}},
 			`no secret "url"`:     {Kind: "net", Secrets: map[string]string{"token": "x", "url": "y"}},
 			"a letter first":      {Kind: "net", Name: "1net", Secrets: map[string]string{"token": "x"}},
+			"given is empty":      {Kind: "net", Values: map[string]string{"team": "x"}, Secrets: map[string]string{"token": " \n"}},
 			"not \"local\"":       {Kind: "net", Name: "local", Secrets: map[string]string{"token": "x"}},
 		} {
 			if _, err := s.Add(t.Context(), a, "operator"); err == nil || !strings.Contains(err.Error(), want) {
