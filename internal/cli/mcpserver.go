@@ -59,7 +59,8 @@ offers otherwise later is not used before you accept that.
 Nobody can call any of its tools before you grant what a call needs: mcp.call:NAME/TOOL.
 A program sees the system's directories, the files its command line names, what --read and
 --write give it, and a directory of its own; its network goes through ombud's rules. Keys
-are given by the name of a secret: --env 'KEY={{secret:a-key}}'.`,
+are given by the name of a secret: --env 'KEY={{secret:a-key}}'. With --from, --read, --write,
+--network and --timeout are for every program of the file.`,
 		example: `ombud mcp add files --write ~/Notes -- npx -y @modelcontextprotocol/server-filesystem ~/Notes
 ombud mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization=Bearer {{secret:github}}'
 ombud mcp add --from .mcp.json`,
@@ -70,7 +71,11 @@ ombud mcp add --from .mcp.json`,
 			if len(args) > 0 {
 				return fault.New(fault.Usage, "a file has its own names: ombud mcp add --from FILE takes none")
 			}
-			return a.mcpImport(ctx, from)
+			if err := wholeDirs(&req); err != nil {
+				return err
+			}
+			req.TimeoutS = int(timeout / time.Second)
+			return a.mcpImport(ctx, from, req)
 		}
 		switch {
 		case len(args) == 0 || dash == 0:
@@ -164,8 +169,9 @@ type serverImport struct {
 	Warnings []string         `json:"warnings"`
 }
 
-// mcpImport adds every server of a file.
-func (a *app) mcpImport(ctx context.Context, path string) error {
+// mcpImport adds every server of a file. with is what all of its programs are given beside
+// what the file says.
+func (a *app) mcpImport(ctx context.Context, path string, with wire.MCPServerAddRequest) error {
 	text, err := readPart(path, 1<<20)
 	if err != nil {
 		return err
@@ -177,11 +183,17 @@ func (a *app) mcpImport(ctx context.Context, path string) error {
 	out := serverImport{Added: []wire.MCPServer{}, Failed: []string{}, Warnings: append([]string{}, file.Warnings...)}
 	for _, s := range file.Specs {
 		req, err := importRequest(s)
+		if req.TimeoutS = with.TimeoutS; req.URL == "" {
+			req.Read, req.Write, req.Network = with.Read, with.Write, with.Network
+		}
 		if err == nil {
 			var res wire.MCPServerResult
 			if res, err = a.client.MCPServerAdd(ctx, req); err == nil {
 				out.Added = append(out.Added, res.Server)
 			}
+		}
+		if fault.Is(err, fault.Unavailable) {
+			return err // there is no daemon to add anything to
 		}
 		if err != nil {
 			out.Failed = append(out.Failed, s.Name+": "+err.Error())
@@ -224,9 +236,14 @@ func importRequest(s mcpclient.Spec) (req wire.MCPServerAddRequest, err error) {
 			return req, err
 		}
 	}
-	if s.Dir != "" && !strings.Contains(s.Dir, "${") {
-		err = wholeDirs(&req)
+	if s.Dir == "" || strings.Contains(s.Dir, "${") {
+		return req, err
 	}
+	dirs, bad := wholePaths([]string{s.Dir})
+	if bad != nil {
+		return req, bad
+	}
+	req.Dir = dirs[0]
 	return req, err
 }
 

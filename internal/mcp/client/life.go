@@ -172,7 +172,11 @@ func (v *life) gone(noticed error) error {
 		if err != nil {
 			return fault.New(fault.Unavailable, "it ended: %w", err)
 		}
-		return fault.New(fault.Unavailable, "it ended: %s%s%s", exit, refusedTo(exit), v.lines.lastWord())
+		ended := fault.New(fault.Unavailable, "it ended: %s%s%s", exit, refusedTo(exit), v.lines.lastWord())
+		if len(exit.Denials) > 0 {
+			return ended.WithHint("if it needs what it was refused, add it anew with --read or --write for the path, or --network: ombud mcp rm %s", v.name)
+		}
+		return ended
 	case <-settle.C:
 	}
 	return fault.New(fault.Unavailable, "%w", noticed)
