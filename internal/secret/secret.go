@@ -160,8 +160,8 @@ func (s *Secrets) checked(n Setting, by string) (row, error) {
 	return row{body: body{Name: n.Name, Value: n.Value, Hosts: hosts, By: by}}, err
 }
 
-// Hide takes a value out of what is shown, before it is set or without that.
-func (s *Secrets) Hide(name string, value []byte) { s.hide.Register(name, value) }
+// Hide takes a value out of what is shown for a while, before it is set or without that.
+func (s *Secrets) Hide(name string, value []byte) { s.hide.Transient(name, value) }
 
 func mayChange(by string) error {
 	if by != ByOperator {

@@ -148,6 +148,57 @@ func (b *bench) told(t *testing.T, name string, kinds ...string) {
 	}
 }
 
+// A secret that is set or removed as part of a transaction is so if that commits; its value is
+// hidden either way, and before.
+func TestASecretJoinsATransaction(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := setup(t, d)
+		undone := fault.New(fault.Conflict, "something else failed")
+		set := func(value string, end error) error {
+			return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if _, err := b.SetTx(ctx, tx, Setting{Name: "api", Value: []byte(value)}, ByOperator); err != nil {
+					return err
+				}
+				return end
+			})
+		}
+		b.Hide("api", []byte("tried-first-0001"))
+		if err := set("undone-value-0002", undone); !fault.Is(err, fault.Conflict) {
+			t.Error(err)
+		}
+		if _, err := b.Resolve(t.Context(), "api"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it is set though nothing was committed: %v", err)
+		}
+		if err := set("kept-value-0003", nil); err != nil {
+			t.Error(err)
+		}
+		if got := b.hide.String("tried-first-0001 undone-value-0002 kept-value-0003"); strings.Contains(got, "000") {
+			t.Errorf("shown is %s", got)
+		}
+		remove := func(end error) error {
+			return d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				if _, err := b.RemoveTx(ctx, tx, "api", ByOperator); err != nil {
+					return err
+				}
+				return end
+			})
+		}
+		if err := remove(undone); !fault.Is(err, fault.Conflict) {
+			t.Error(err)
+		}
+		if v, err := b.Resolve(t.Context(), "api"); err != nil || v.Reveal() != "kept-value-0003" {
+			t.Errorf("it is gone though nothing was committed: %v", err)
+		}
+		if err := remove(nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Resolve(t.Context(), "api"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it is there: %v", err)
+		}
+	})
+}
+
 func TestOnlyTheOperatorChangesSecrets(t *testing.T) {
 	t.Parallel()
 	b, ctx := setup(t, dbtest.SQLite(t)), t.Context()
