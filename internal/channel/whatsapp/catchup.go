@@ -53,6 +53,7 @@ func (a *wacli) mark(at time.Time) string {
 func (a *wacli) owe(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.owing++
 	if a.owed.IsZero() || at.Before(a.owed) {
 		a.owed = at
 	}
@@ -80,11 +81,11 @@ func (a *wacli) missed(ctx context.Context, in channel.Intake) error {
 	}
 	now := time.Now().UTC()
 	if !ok { // the first start ever: history is not news
-		a.settled(now, time.Time{})
+		a.settled(now, 0)
 		return in.Advance(ctx, a.mark(now))
 	}
 	a.mu.Lock()
-	from := cursor
+	from, owing := cursor, a.owing
 	if !a.owed.IsZero() && a.owed.Before(from) {
 		from = a.owed
 	}
@@ -97,7 +98,7 @@ func (a *wacli) missed(ctx context.Context, in channel.Intake) error {
 	if err != nil {
 		return err
 	}
-	a.settled(now, time.Time{})
+	a.settled(now, owing)
 	for _, m := range found {
 		m.Cursor = a.mark(m.At)
 		if err := in.Take(ctx, m); err != nil {
@@ -111,11 +112,15 @@ func (a *wacli) missed(ctx context.Context, in channel.Intake) error {
 	return nil
 }
 
-// settled says that wacli's list was read, and what is owed from now on.
-func (a *wacli) settled(now, owed time.Time) {
+// settled says that wacli's list was read, so that what was owed before is owed no more. What
+// came to be owed since owing was read may not be in it.
+func (a *wacli) settled(now time.Time, owing int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.heard, a.owed = now, owed
+	a.heard = now
+	if a.owing == owing {
+		a.owed = time.Time{}
+	}
 }
 
 // find is what others said from a time on in chats that are not locked, the oldest first.

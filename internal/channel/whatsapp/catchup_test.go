@@ -72,6 +72,34 @@ func TestAnUnknownShapeHidesNothingInAList(t *testing.T) {
 	}
 }
 
+// What the hook could not keep while the list was read is owed still.
+func TestWhatIsOwedMeanwhileIsOwedStill(t *testing.T) {
+	t.Parallel()
+	a, _, _ := setup(t)
+	in := channeltest.NewIntake()
+	now := time.Now().UTC().Truncate(time.Second)
+	if err := in.Advance(t.Context(), now.Add(-time.Hour).Format(time.RFC3339)); err != nil {
+		t.Fatal(err)
+	}
+	during := func() {}
+	a.exec = func(context.Context, int, ...string) (ended, error) {
+		during()
+		return ended{out: []byte(`{"messages":[],"chats":[]}`)}, nil
+	}
+	for _, owed := range []bool{false, true} {
+		if owed {
+			during = func() { a.owe(now) }
+		}
+		a.owe(now.Add(-time.Minute))
+		if err := a.missed(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		if a.owed.IsZero() == owed {
+			t.Errorf("owed is %s, want any: %v", a.owed, owed)
+		}
+	}
+}
+
 func TestTheFirstStartBeginsNow(t *testing.T) {
 	t.Parallel()
 	held(t, func(t *testing.T, _ *wacli, w *whatsapptest.Wacli, in *channeltest.Intake, run func() func() error) {

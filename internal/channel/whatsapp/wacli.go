@@ -55,6 +55,7 @@ type wacli struct {
 	loaded bool
 	cursor time.Time // of the newest message taken
 	owed   time.Time // of the oldest message that was told and not taken, if any
+	owing  int       // how often one came to be owed
 	heard  time.Time // when wacli last called us, or its list was last read
 	lid    string    // of the account, once known
 	lidAsk bool      // it was asked for
