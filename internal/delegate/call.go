@@ -138,6 +138,10 @@ func (s *Service) prepare(ctx context.Context, inv tool.Invocation) (w work, err
 	if err := os.MkdirAll(w.state, 0o700); err != nil {
 		return w, fault.New(fault.Permission, "make the directory of %s: %w", w.h.Name, err)
 	}
+	// What was decided on was this directory, and not one that a link leads to since.
+	if real, err := filepath.EvalSymlinks(w.t.Dir); err != nil || real != w.t.Dir {
+		return w, fault.New(fault.Conflict, "%s is not the directory any more that it was when the task was given", w.t.Dir)
+	}
 	if w.t.Write && !w.x.Body.Tree.There() {
 		tree, err := s.plant(ctx, w.owner, w.x.ID, w.t.Dir)
 		if err != nil {
@@ -322,7 +326,9 @@ func (s *Service) task(ctx context.Context, w *work, most int64, env []string) (
 		t.Version = p.Version
 	}
 	if w.t.Write {
-		t.Dir = w.x.Body.Tree.dir()
+		if t.Dir, err = w.x.Body.Tree.place(); err != nil {
+			return t, nil, err
+		}
 		t.Permit = func(ctx context.Context, a child.Ask) child.Answer { return s.leave(ctx, *w, a) }
 	}
 	t.Session = w.x.Body.Native

@@ -39,9 +39,15 @@ func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Repo
 	}
 	kept := Kept{Record: rec, Tree: w.x.Body.Tree}
 	if tree := w.x.Body.Tree; w.t.Write && tree.There() {
-		var err error
 		for _, command := range w.t.Checks {
 			kept.Checks = append(kept.Checks, s.check1(ctx, w, command))
+		}
+		other, err := tree.mend()
+		if err != nil {
+			return rep, kept, err
+		}
+		if other {
+			w.note("the file .git of its worktree was replaced or removed; it is as it was made")
 		}
 		kept.Patch, kept.Cut, rep.Files, rep.More, err = s.left(ctx, w.owner, tree)
 		if err != nil {
@@ -110,6 +116,10 @@ func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 	defer cancel()
 	out := &end{most: checkOutput}
 	tree := w.x.Body.Tree
+	dir, err := tree.place()
+	if err != nil {
+		return Check{Command: command, How: "it did not run: " + err.Error()}
+	}
 	home := filepath.Join(w.state, "checks") // what a compiler keeps is kept from one check to the next
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return Check{Command: command, How: "it did not run: " + err.Error()}
@@ -117,7 +127,7 @@ func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 	p := confine.ShellProfile(tree.Path)
 	p.Name, p.Write, p.Read = "check", append(p.Write, home), append(p.Read, tree.Common)
 	j, err := s.Launcher.Start(ctx, confine.Spec{
-		Path: s.cfg.Shell, Args: []string{"sh", "-c", command}, Dir: tree.dir(), Stdout: out, Stderr: out, Profile: p, Owner: w.owner,
+		Path: s.cfg.Shell, Args: []string{"sh", "-c", command}, Dir: dir, Stdout: out, Stderr: out, Profile: p, Owner: w.owner,
 		Env: []string{"PATH=" + s.cfg.Path, "HOME=" + home, "LC_ALL=C.UTF-8", "TERM=dumb", "CI=true"},
 	})
 	if err != nil {

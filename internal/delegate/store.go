@@ -58,7 +58,8 @@ type Routed struct {
 // Kept is what the program of a run told, whole, and what it left.
 type Kept struct {
 	Record harness.Record `json:"record"`
-	Patch  string         `json:"patch,omitempty"`
+	Patch  string         `json:"-"`
+	Bytes  []byte         `json:"patch,omitempty"`     // Patch, of which not every byte needs to be text that JSON holds
 	Cut    bool           `json:"patch_cut,omitempty"` // the patch is longer than what is kept
 	Checks []Check        `json:"checks,omitempty"`
 	Tree   Tree           `json:"tree,omitzero"`
@@ -156,6 +157,7 @@ func (s *Service) begin(ctx context.Context, runID string) (tries int, err error
 
 // keep writes what the program of a run told.
 func (s *Service) keep(ctx context.Context, runID string, k Kept) error {
+	k.Bytes = []byte(k.Patch)
 	body, err := s.seal(vault.DelegationRecord, runID, k)
 	if err != nil {
 		return err
@@ -177,7 +179,11 @@ func (s *Service) Get(ctx context.Context, runID string) (x Delegation, k Kept, 
 			return err
 		}
 		told = true
-		return s.open(vault.DelegationRecord, runID, sealed, &k)
+		if err := s.open(vault.DelegationRecord, runID, sealed, &k); err != nil {
+			return err
+		}
+		k.Patch, k.Bytes = string(k.Bytes), nil
+		return nil
 	})
 	return x, k, told, err
 }

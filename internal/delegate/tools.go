@@ -317,7 +317,7 @@ func goesOn(x Session, o *Order) error {
 }
 
 // check refuses a task that cannot be done, and settles its directory.
-func (s *Service) check(t *Task, h Harness) (err error) {
+func (s *Service) check(t *Task, h Harness) error {
 	switch {
 	case t.Prompt == "" || len(t.Prompt) > maxPrompt:
 		return fault.New(fault.Invalid, "a task has 1 to %d bytes, this one has %d", maxPrompt, len(t.Prompt))
@@ -335,6 +335,10 @@ func (s *Service) check(t *Task, h Harness) (err error) {
 	case len(t.Tools) > 0 && (s.cfg.Program == "" || s.cfg.Socket == ""):
 		return fault.New(fault.Unavailable, "tools of ombud cannot be lent here")
 	}
-	t.Dir, err = s.place(t.Dir)
+	dir, err := s.place(t.Dir)
+	if err == nil && t.Session != "" && dir != t.Dir {
+		return fault.New(fault.Conflict, "the directory %s of the session has become a link to elsewhere", t.Dir)
+	}
+	t.Dir = dir
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,51 @@ func (t Tree) There() bool { return t.Path != "" }
 
 // dir is where the session works.
 func (t Tree) dir() string { return filepath.Join(t.Path, t.Below) }
+
+// place is dir, where it is as it was made. What works in a worktree can put a link in the
+// place of a directory, and the walls of the next run would open what that points to.
+func (t Tree) place() (string, error) {
+	top, err := filepath.EvalSymlinks(t.Path)
+	if err != nil {
+		return "", fault.New(fault.NotFound, "the worktree %s is gone: %w", t.Path, err).WithHint("forget its session, and begin a new one: ombud delegate drop")
+	}
+	dir, err := filepath.EvalSymlinks(t.dir())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fault.New(fault.NotFound, "%s is not in the worktree %s: it is in no commit, or was removed there", t.Below, t.Path).
+			WithHint("commit something in it first, or work from the top of the repository")
+	case err != nil:
+		return "", fault.New(fault.Permission, "work in %s: %w", t.dir(), err)
+	case dir != filepath.Join(top, t.Below):
+		return "", fault.New(fault.Denied, "%s of the worktree %s has become a link to elsewhere", t.Below, t.Path)
+	}
+	return dir, nil
+}
+
+// mend sets the file right that ties the worktree to its repository, and reports whether
+// it was another: a program that works there can put a repository of its own in its place,
+// whose configuration would run commands as soon as a person says git status there.
+func (t Tree) mend() (was bool, err error) {
+	root, err := os.OpenRoot(t.Path)
+	if err != nil {
+		return false, fault.New(fault.NotFound, "the worktree %s: %w", t.Path, err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	want := "gitdir: " + t.own() + "\n"
+	if st, err := root.Lstat(".git"); err == nil && st.Mode().IsRegular() && st.Size() == int64(len(want)) {
+		if got, err := root.ReadFile(".git"); err == nil && string(got) == want {
+			return false, nil
+		}
+	}
+	err = root.RemoveAll(".git")
+	if err == nil {
+		err = root.WriteFile(".git", []byte(want), 0o644)
+	}
+	if err != nil {
+		return true, fault.New(fault.Permission, "tie the worktree %s to its repository: %w", t.Path, err)
+	}
+	return true, nil
+}
 
 // own is git's directory of the worktree. The program of a session can write the file
 // that points there and not the directory, so that file is never read.
@@ -144,7 +190,8 @@ func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir s
 	if _, _, err := s.git(ctx, owner, main("worktree", "add", "--detach", "--quiet", t.Path, t.Base)); err != nil {
 		return Tree{}, err
 	}
-	return t, nil
+	_, err = t.mend() // git may have written it another way
+	return t, err
 }
 
 // left is what a session changed in its worktree, as a patch against its base.

@@ -1,0 +1,126 @@
+package delegate
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/run"
+)
+
+// TestALinkInAWorktreeOpensNothing plays a program that puts a link where its session
+// works: the walls of the next run would be opened for what it points to.
+func TestALinkInAWorktreeOpensNothing(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	repo(t, h.cfg.Workspace)
+	victim := t.TempDir()
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		if err := os.RemoveAll(task.Dir); err != nil {
+			t.Error(err)
+		}
+		if err := os.Symlink(victim, task.Dir); err != nil {
+			t.Error(err)
+		}
+		return done(task, "built", 10), nil
+	})
+	in := map[string]any{"prompt": "x", "harness": "claude", "write": true, "dir": filepath.Join(h.cfg.Workspace, "sub")}
+	if res := h.call(CallTool, in); res.Status != act.OK {
+		t.Fatalf("%+v", res)
+	}
+	_, rep := h.last()
+	in["session"] = rep.Session
+	if res := h.call(CallTool, in); res.Status == act.OK || !strings.Contains(res.Text, "link to elsewhere") {
+		t.Errorf("it went on with %+v", res.Text)
+	}
+	if n := len(h.stage.started()); n != 1 {
+		t.Errorf("%d programs were started, the last in %s", n, h.stage.started()[n-1].Dir)
+	}
+}
+
+// TestADirectoryThatBecameALinkIsNotReadOn is the same for what is read: what was decided
+// on is the directory of the session, not what a link there leads to later.
+func TestADirectoryThatBecameALinkIsNotReadOn(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	dir := filepath.Join(h.cfg.Workspace, "sub")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "dir": dir}); res.Status != act.OK {
+		t.Fatalf("%+v", res)
+	}
+	_, rep := h.last()
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(t.TempDir(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "session": rep.Session}); res.Status == act.OK {
+		t.Errorf("it went on with %+v", res.Text)
+	}
+}
+
+// TestAWorktreeStaysTiedToItsRepository plays a program that puts a repository of its own
+// into its worktree: whoever looks at the worktree with git later is not to run that one's.
+func TestAWorktreeStaysTiedToItsRepository(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	repo(t, h.cfg.Workspace)
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		if err := os.Remove(filepath.Join(task.Dir, ".git")); err != nil {
+			t.Error(err)
+		}
+		git(t, task.Dir, "init", "-q")
+		git(t, task.Dir, "config", "core.fsmonitor", "touch pwned")
+		write(t, task.Dir, "a.txt", "changed\n")
+		return done(task, "built", 10), nil
+	})
+	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}); res.Status != act.OK || !strings.Contains(res.Text, ".git") {
+		t.Fatalf("%+v", res)
+	}
+	_, rep := h.last()
+	if got := git(t, rep.Tree, "status", "--porcelain"); got != " M a.txt\n" {
+		t.Errorf("git says there: %q", got)
+	}
+	if got := git(t, rep.Tree, "config", "--default", "none", "core.fsmonitor"); got != "none\n" {
+		t.Errorf("git would run %q there", got)
+	}
+}
+
+// TestAPatchKeepsEveryByte: what a program writes need not be UTF-8.
+func TestAPatchKeepsEveryByte(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	dir := h.cfg.Workspace
+	repo(t, dir)
+	const latin = "caf\xe9\n"
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		write(t, task.Dir, "latin.txt", latin)
+		write(t, task.Dir, "n\xe9.txt", latin)
+		return done(task, "built", 10), nil
+	})
+	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}); res.Status != act.OK {
+		t.Fatalf("%+v", res)
+	}
+	x, _ := h.last()
+	id, err := h.Apply(t.Context(), x.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec, err := h.Runs.Wait(t.Context(), id); err != nil || rec.State != run.Completed || !strings.Contains(string(rec.Result), `"status":"ok"`) {
+		t.Fatalf("%+v %v", string(rec.Result), err)
+	}
+	for _, name := range []string{"latin.txt", "n\xe9.txt"} {
+		if got := read(t, dir, name); got != latin {
+			t.Errorf("%q holds %q", name, got)
+		}
+	}
+}
