@@ -19,5 +19,6 @@ func cannedAgents(m *ipc.Mux) {
 	ipc.Handle(m, wire.DelegateDrop, answer[wire.DelegateDropRequest](wire.DelegateDropResult{}))
 	ipc.Handle(m, wire.HarnessList, answer[wire.Empty](wire.HarnessListResult{}))
 	ipc.Handle(m, wire.HarnessProbe, answer[wire.HarnessRequest](wire.HarnessProbeResult{}))
+	ipc.Handle(m, wire.HarnessLogin, answer[wire.HarnessRequest](wire.HarnessLoginResult{}))
 	ipc.Handle(m, wire.HarnessRoutes, answer[wire.Empty](wire.HarnessRoutesResult{}))
 }

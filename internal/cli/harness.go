@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ombud-run/ombud/internal/config"
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -22,7 +25,7 @@ func (a *app) harnessCmd() *cobra.Command {
 	return byDefault(a.noun(spec{
 		use: "harness", short: "coding agents on this machine: what is there, logged in and admitted",
 		example: "ombud harness\nombud harness probe claude\nombud harness routes",
-	}, list, a.harnessProbeCmd(), a.harnessRoutesCmd()), list)
+	}, list, a.harnessProbeCmd(), a.harnessLoginCmd(), a.harnessRoutesCmd()), list)
 }
 
 func harnessesPage(p *page, list []wire.Harness) {
@@ -70,6 +73,39 @@ func (a *app) harnessProbeCmd() *cobra.Command {
 				p.field("warning", p.warn(oneLine(w)))
 			}
 		})
+	})
+}
+
+func (a *app) harnessLoginCmd() *cobra.Command {
+	return a.command(spec{
+		use: "login NAME", short: "log a program in, for the tasks ombud gives it",
+		long: `It runs the program's own login in this terminal, in the directory where ombud keeps what
+belongs to it. Your own login of the program is neither read nor changed.`,
+		example: "ombud harness login claude", args: cobra.ExactArgs(1),
+	}, func(ctx context.Context, args []string) error {
+		res, err := a.client.HarnessLogin(ctx, wire.HarnessRequest{Name: args[0]})
+		if err != nil {
+			return err
+		}
+		if a.json || !isTerminal(a.stdin) {
+			return a.show("harness-login/1", res, func(p *page) {
+				p.line("run this in a terminal:")
+				p.line("%s %s %s", oneLine(strings.Join(res.Env, " ")), oneLine(res.Program), oneLine(strings.Join(res.Args, " ")))
+			})
+		}
+		cmd := exec.CommandContext(ctx, res.Program, res.Args...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = a.stdin, a.stdout, a.stderr
+		cmd.Env = config.ReadEnvironment(a.getenv).Programs()
+		for _, name := range []string{"TERM", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "XDG_RUNTIME_DIR"} { // it shows a page to log in
+			if v := a.getenv(name); v != "" {
+				cmd.Env = append(cmd.Env, name+"="+v)
+			}
+		}
+		cmd.Env = append(cmd.Env, res.Env...)
+		if err := cmd.Run(); err != nil {
+			return fault.New(fault.Unavailable, "the login of %s: %w", args[0], err).WithHint("ombud harness probe %s tells whether it is logged in", args[0])
+		}
+		return nil
 	})
 }
 

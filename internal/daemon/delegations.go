@@ -50,6 +50,18 @@ func (d *Daemon) delegateMethods(m *ipc.Mux) {
 		return out, nil
 	})
 	ipc.Handle(m, wire.HarnessProbe, d.harnessProbe)
+	ipc.Handle(m, wire.HarnessLogin, func(_ context.Context, req wire.HarnessRequest) (out wire.HarnessLoginResult, err error) {
+		h, err := d.delegations.Harness(req.Name)
+		if err == nil && h.Program == "" {
+			err = fault.New(fault.Unavailable, "%s is not on this machine: %s", h.Name, h.Missing)
+		}
+		if err != nil {
+			return out, err
+		}
+		out.Program = h.Program
+		out.Args, out.Env, err = child.ByHand(h.CLI, d.delegations.StateOf(h))
+		return out, err
+	})
 	ipc.Handle(m, wire.HarnessRoutes, d.harnessRoutes)
 }
 

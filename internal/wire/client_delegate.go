@@ -51,3 +51,8 @@ func (c *Client) HarnessProbe(ctx context.Context, req HarnessRequest) (HarnessP
 func (c *Client) HarnessRoutes(ctx context.Context) (HarnessRoutesResult, error) {
 	return call(ctx, c, HarnessRoutes, Empty{})
 }
+
+// HarnessLogin calls harness.login: how a coding agent's program is logged in by hand.
+func (c *Client) HarnessLogin(ctx context.Context, req HarnessRequest) (HarnessLoginResult, error) {
+	return call(ctx, c, HarnessLogin, req)
+}

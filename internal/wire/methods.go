@@ -134,6 +134,7 @@ var (
 	DelegateDrop  = unary[DelegateDropRequest, DelegateDropResult]("delegate.drop", "forgets a session and removes its worktree")
 	HarnessList   = unary[Empty, HarnessListResult]("harness.list", "the coding agents that are set up", repeatable)
 	HarnessProbe  = unary[HarnessRequest, HarnessProbeResult]("harness.probe", "asks a coding agent's program for its version and login; it uses no tokens", repeatable)
+	HarnessLogin  = unary[HarnessRequest, HarnessLoginResult]("harness.login", "how a coding agent's program is logged in by hand", repeatable)
 	HarnessRoutes = unary[Empty, HarnessRoutesResult]("harness.routes", "the routes that may run, and those that ran", repeatable)
 
 	UndoList    = unary[UndoListRequest, UndoListResult]("undo.list", "what can be undone, newest first", repeatable)
@@ -192,7 +193,7 @@ func Methods() []Method {
 		ChannelList.Method, ChannelKinds.Method, ChannelShow.Method, ChannelAdd.Method, ChannelSet.Method, ChannelPause.Method,
 		ChannelResume.Method, ChannelTest.Method, ChannelRemove.Method, Send.Method, SendState.Method,
 		DelegateStart.Method, DelegatePlan.Method, DelegateWait.Method, DelegateList.Method, DelegateShow.Method, DelegateApply.Method, DelegateDrop.Method,
-		HarnessList.Method, HarnessProbe.Method, HarnessRoutes.Method,
+		HarnessList.Method, HarnessProbe.Method, HarnessLogin.Method, HarnessRoutes.Method,
 		UndoList.Method, UndoShow.Method, UndoRestore.Method,
 		PairStart.Method, PairList.Method, PairAllow.Method, PairRemove.Method,
 		ToolsAdd.Method, ToolsRemove.Method, ToolsTest.Method,

@@ -212,6 +212,13 @@ type HarnessProbeResult struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// HarnessLoginResult is how a person logs a program in, in a terminal.
+type HarnessLoginResult struct {
+	Program string   `json:"program"`
+	Args    []string `json:"args,omitempty"`
+	Env     []string `json:"env"` // NAME=value, beside the person's own
+}
+
 // HarnessRoutesResult says which routes may run, and which ran last and why.
 type HarnessRoutesResult struct {
 	Admitted []string     `json:"admitted"` // empty: every harness with its own model
