@@ -58,7 +58,7 @@ func (p *plan) claude(t *Task, r *room) {
 		p.flag("--max-budget-usd", strconv.FormatFloat(float64(t.BudgetMicroUSD)/1e6, 'f', -1, 64))
 	}
 	p.claudeEnv(r, t.BaseURL)
-	p.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_SUBPROCESS_ENV_SCRUB=1")
+	p.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1") // SUBPROCESS_ENV_SCRUB would start nothing where bubblewrap is not installed
 }
 
 func (p *plan) claudeEnv(r *room, base string) {
