@@ -21,6 +21,7 @@ var reports = []promise{
 	{10, "a redelivery after five minutes is a second message", []string{"slack.TestTheLastCopyOfAKeptMessageIsNoSecondOne"}},
 	{12, "a mention that comes as two events is answered twice", []string{"slack.TestAMentionIsOneMessage"}},
 	{13, "the model is asked before the acknowledgement", []string{"slack.TestAMessageIsAcknowledgedWhenItIsKept"}},
+	{15, "the work of another agent has ended and nobody is told", []string{"delegate.TestWhatEndsInTheBackgroundWakesItsConversationOnce"}},
 	{17, "an agent believes that a failed message arrived", []string{
 		"agent.TestTheNextTurnKnowsWhatDidNotArrive", "outbox.TestFailureIsToldAndTheNextGoesOut",
 	}},
@@ -52,7 +53,21 @@ var reports = []promise{
 	{40, "an answer that is too long is silence", []string{"markup.TestField40WhatIsTooLongIsCutVisibly", "slack.TestALongAnswerArrivesWhole"}},
 }
 
+// foreign are faults that users of other daemons report of tools of others.
+var foreign = []promise{
+	{79, "one bad schema takes the whole server away", []string{"mcp/client.TestOneBadSchemaTakesNoOtherToolWithIt"}},
+	{80, "a result of megabytes ends the conversation", []string{"mcp/client.TestAHundredMegabytesAreSurvived"}},
+	{81, "servers are left behind at each connection", []string{
+		"mcp/client.TestAServerThatNeverAnswers", "mcp/client.TestChildrenOfAServerGoWithIt", "daemon.TestAKilledDaemonLeavesNoServerAndNoSecondCall",
+	}},
+}
+
+func TestEveryReportOfToolsIsHeldByATestThatExists(t *testing.T) {
+	t.Parallel()
+	held(t, "report", foreign, []int{79, 80, 81})
+}
+
 func TestEveryReportIsHeldByATestThatExists(t *testing.T) {
 	t.Parallel()
-	held(t, "report", reports, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 17, 18, 22, 23, 24, 25, 26, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40})
+	held(t, "report", reports, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 15, 17, 18, 22, 23, 24, 25, 26, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40})
 }
