@@ -156,7 +156,7 @@ func TestWhatATroubledChannelCannotSendWaits(t *testing.T) {
 		it := s.item(id)
 		for trouble, want := range map[error]time.Duration{nil: 0, errors.New("away"): time.Minute} {
 			l.mu.Lock()
-			l.deaf = trouble
+			l.deaf, l.mute, l.fails = trouble, nil, 0 // several in a row are trouble by themselves
 			l.mu.Unlock()
 			it.Attempts = 30
 			_, err := l.Send(t.Context(), it)
