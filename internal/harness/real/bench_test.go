@@ -44,7 +44,8 @@ func BenchmarkHarness(b *testing.B) {
 				report(adapter-hand, "ms-adapter")
 				report(walls-adapter, "ms-walls")
 				b.ReportMetric(0, "ns/op")
-				b.Logf("%s: by hand %v, through the adapter %+v (limit %v), behind walls %+v more", cli, hand, adapter-hand, most, walls-adapter)
+				b.Logf("%s: by hand %v, through the adapter %+v (limit %v), behind walls %+v more; the quickest of each %v, %+v, %+v",
+					cli, hand, adapter-hand, most, walls-adapter, took[0][0], took[1][0]-took[0][0], took[2][0]-took[1][0])
 			}
 		})
 	}

@@ -188,3 +188,32 @@ func holding(t *testing.T, dir, text string) (out []string) {
 	}
 	return out
 }
+
+// TestTheShellSeesNothingOfTheDaemon has each program run env, and looks at what the
+// model is told. That an allowed command of all but codex sees the key of its own
+// program is a gap that the documentation names.
+func TestTheShellSeesNothingOfTheDaemon(t *testing.T) {
+	each(t, all, func(t *testing.T, cli harness.Name) {
+		s := set(t, cli, fakeapi.Plain())
+		s.runs()
+		s.run = s.api.Run(fakeapi.UseTools(s.shell("env; true boilers")))
+		task := s.task("what is in your environment?")
+		task.Write, task.Permit = true, (&permits{answer: child.Answer{Allow: true}}).permit
+		rec, err := s.starter.Run(t.Context(), task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.completed(rec, fakeapi.Text)
+		turns := s.run.Turns()
+		if len(turns) < 2 {
+			t.Fatalf("asked %d times", len(turns))
+		}
+		said := turns[len(turns)-1].Last()
+		if !strings.Contains(said, "PATH=") || strings.Contains(said, "DAEMON_SECRET") || strings.Contains(said, daemonSecret) {
+			t.Errorf("the model is told %q", said)
+		}
+		if key := strings.Contains(said, "_API_KEY="); key && cli == harness.Codex {
+			t.Errorf("the model is told the key: %q", said)
+		}
+	})
+}
