@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
@@ -67,7 +69,40 @@ func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Repo
 		}
 	}
 	rep.Notes = w.notes
-	return rep, kept, nil
+	return rep.fit(), kept, nil
+}
+
+// maxReport bounds a report as JSON, in bytes: what a call came to is cut where it is over
+// act.MaxText, and a report that is cut is none.
+const maxReport = act.MaxText * 3 / 4
+
+// fit is the report with as much of files, output and answer as there is room for. The
+// whole is kept with the run.
+func (r Report) fit() Report {
+	if r.size() <= maxReport {
+		return r
+	}
+	r.Notes = append(slices.Clone(r.Notes), "this report is shortened; the whole is kept with the run: ombud delegate show")
+	r.Checks = slices.Clone(r.Checks)
+	for part := 16 << 10; r.size() > maxReport && part > 0; part /= 2 {
+		if most := part / 64; len(r.Files) > most {
+			r.Files, r.More = r.Files[:most], r.More+len(r.Files)-most
+		}
+		for i, c := range r.Checks {
+			r.Checks[i].Command = fault.Cut(c.Command, part/4)
+			r.Checks[i].Output = strings.ToValidUTF8(c.Output[max(0, len(c.Output)-part/4):], "")
+		}
+		r.Answer = fault.Cut(r.Answer, part)
+	}
+	return r
+}
+
+func (r Report) size() int {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return 0 // whoever writes it says why
+	}
+	return len(raw)
 }
 
 // refused are the permissions that were not given.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -122,5 +123,29 @@ func TestAPatchKeepsEveryByte(t *testing.T) {
 		if got := read(t, dir, name); got != latin {
 			t.Errorf("%q holds %q", name, got)
 		}
+	}
+}
+
+// TestALongReportIsShortened: work whose report would be cut in the middle had failed.
+func TestALongReportIsShortened(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	repo(t, h.cfg.Workspace)
+	answer := strings.Repeat("<", maxAnswer) // six times as long in JSON
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		for i := range maxFiles + 5 {
+			write(t, task.Dir, filepath.Join(strings.Repeat("d", 200), strings.Repeat("f", 200)+strconv.Itoa(i)), "x")
+		}
+		return done(task, answer, 10), nil
+	})
+	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}); res.Status != act.OK || !strings.Contains(res.Text, "shortened") {
+		t.Fatalf("%+v", res)
+	}
+	x, rep := h.last()
+	if len(rep.Files)+rep.More != maxFiles+5 || len(rep.Files) == 0 || !strings.HasPrefix(rep.Answer, "<<<<") {
+		t.Errorf("%d files, %d more, an answer of %d bytes", len(rep.Files), rep.More, len(rep.Answer))
+	}
+	if _, kept, _, err := h.Get(t.Context(), x.Run); err != nil || kept.Record.Text != answer || strings.Count(kept.Patch, "diff --git") != maxFiles+5 {
+		t.Errorf("kept are %d bytes of answer, %v", len(kept.Record.Text), err)
 	}
 }
