@@ -277,7 +277,7 @@ func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Rec
 	}
 	defer done()
 	again := t.Session != "" && w.try > 1
-	if again {
+	if w.try > 1 { // also in a new session: its program may have worked before we knew of the first
 		t.Prompt = "You were interrupted while you worked on the task below. Look at what is done already and go on with it.\n\n" + t.Prompt
 	}
 	rec, err := s.Starter.Run(ctx, t)
@@ -285,7 +285,7 @@ func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Rec
 		return rec, err
 	}
 	w.note("the session it had begun before it was interrupted is lost; it began anew")
-	t.Session, t.Prompt, t.NewSession = "", w.t.Prompt, ""
+	t.Session, t.NewSession = "", ""
 	if child.TakesSession(t) {
 		t.NewSession = uuid.NewString()
 		if err := s.know(ctx, w, t.NewSession); err != nil {

@@ -89,13 +89,14 @@ type Service struct {
 	cfg Config
 
 	mu     sync.Mutex
-	probed map[string]probed // by harness
+	probed map[string]probed        // by harness
+	turns  map[string]chan struct{} // by repository: held by whoever changes its worktrees
 }
 
 // New returns the delegations. d is filled in before the first is begun. Add RunKind and
 // ApplyKind to the engine's kinds before it opens.
 func New(d *Deps, c Config) *Service {
-	return &Service{Deps: d, cfg: c, probed: map[string]probed{}}
+	return &Service{Deps: d, cfg: c, probed: map[string]probed{}, turns: map[string]chan struct{}{}}
 }
 
 // Harnesses are the coding agents that are set up.

@@ -143,8 +143,32 @@ func TestASessionThatNobodyKeptIsBegunAnew(t *testing.T) {
 		t.Errorf("the call came to %+v", res)
 	}
 	tasks := h.stage.started()
-	if last := tasks[len(tasks)-1]; last.Prompt != "build it" || last.NewSession == tasks[0].NewSession {
+	if last := tasks[len(tasks)-1]; !strings.Contains(last.Prompt, "interrupted") || !strings.HasSuffix(last.Prompt, "build it") || last.NewSession == tasks[0].NewSession {
 		t.Errorf("it was begun anew with %+v", last)
+	}
+}
+
+// A program that chooses the id of its session may have worked before it was known.
+func TestAProgramIsToldThatItWasInterruptedAlsoInANewSession(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	began := make(chan struct{}, 1)
+	h.stage.play(func(ctx context.Context, task child.Task) (harness.Record, error) {
+		if len(h.stage.started()) == 1 {
+			began <- struct{}{}
+			<-ctx.Done()
+			return harness.Record{Outcome: harness.Killed}, nil
+		}
+		return done(task, "went on", 100), nil
+	})
+	id := h.begin(CallTool, map[string]any{"prompt": "build it", "harness": "codex"})
+	<-began
+	h.halt()
+	h.boot()
+	h.end(id)
+	tasks := h.stage.started()
+	if len(tasks) != 2 || tasks[0].Prompt != "build it" || tasks[1].Session != "" || !strings.Contains(tasks[1].Prompt, "interrupted") {
+		t.Errorf("it was started with %+v", tasks)
 	}
 }
 

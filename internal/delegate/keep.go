@@ -148,6 +148,11 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 	if err != nil {
 		return x, err
 	}
+	release, err := s.alone(ctx, x.Body.Tree.Common)
+	if err != nil {
+		return x, err
+	}
+	defer release()
 	return x, s.fell(x.Body.Tree)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/checkpoint"
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/id"
 )
 
 // Tree is the worktree a session writes in.
@@ -148,7 +149,7 @@ func (h *head) Write(p []byte) (int, error) {
 
 func (h *head) String() string { return strings.ToValidUTF8(h.buf.String(), "\uFFFD") }
 
-// plant makes the worktree of a session, or finds it.
+// plant makes the worktree of a session whose row has none.
 func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir string) (Tree, error) {
 	place, err := checkpoint.Find(dir)
 	if err != nil {
@@ -178,13 +179,13 @@ func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir s
 		return Tree{}, err
 	}
 	t.Dirty = bytes.Count(dirty, []byte{0})
-	if _, err := os.Stat(t.Path); err == nil {
-		if _, err := os.Stat(filepath.Join(t.own(), "HEAD")); err == nil {
-			return t, nil // made before a crash
-		}
-		// It was begun and git never came to an end: nobody has worked in it.
+	release, err := s.alone(ctx, t.Common)
+	if err != nil {
+		return Tree{}, err
 	}
-	if err := s.fell(t); err != nil {
+	defer release()
+	// What is there from before a crash may lack files, and nobody has worked in it.
+	if err := errors.Join(s.fell(t), s.clear(ctx, t.Common)); err != nil {
 		return Tree{}, err
 	}
 	if _, _, err := s.git(ctx, owner, main("worktree", "add", "--detach", "--quiet", t.Path, t.Base)); err != nil {
@@ -255,6 +256,61 @@ func (s *Service) apply(ctx context.Context, owner confine.Owner, t Tree, patch 
 			WithHint("commit or take back what differs there, or merge by hand from %s", t.Path)
 	}
 	return err
+}
+
+// alone waits until nobody else changes the worktrees of a repository: git reads those of
+// all whenever it makes one, and gives up on one that is half there.
+func (s *Service) alone(ctx context.Context, common string) (release func(), err error) {
+	s.mu.Lock()
+	turn := s.turns[common]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		s.turns[common] = turn
+	}
+	s.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// clear removes what git had begun of the worktrees of other sessions when the daemon died.
+// Their own runs make them anew.
+func (s *Service) clear(ctx context.Context, common string) error {
+	all, err := os.ReadDir(filepath.Join(common, "worktrees"))
+	if err != nil {
+		return nil //nolint:nilerr // there are none, or git says what is wrong with them
+	}
+	for _, e := range all {
+		t := Tree{Path: filepath.Join(s.cfg.Trees, e.Name()), Common: common}
+		session := "ses_" + e.Name()
+		if !id.Valid("ses", session) || finished(t.own()) {
+			continue
+		}
+		x, err := s.SessionOf(ctx, session)
+		switch {
+		case fault.Is(err, fault.NotFound): // it is not ours
+			continue
+		case err != nil:
+			return err
+		case x.Body.Home != s.cfg.Home || x.Body.Tree.There():
+			continue
+		}
+		if err := s.fell(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finished reports whether git has come to the end of making a worktree, by git's directory
+// of it: until then it holds a lock.
+func finished(own string) bool {
+	_, err := os.Stat(filepath.Join(own, "locked"))
+	common, unread := os.Stat(filepath.Join(own, "commondir"))
+	return err != nil && unread == nil && common.Size() > 0
 }
 
 // fell removes the worktree of a session and what the repository knows of it. Both are

@@ -10,11 +10,14 @@ import (
 	"testing"
 
 	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/budget"
 	"github.com/ombud-run/ombud/internal/confine"
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
 	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/run"
 )
@@ -194,9 +197,9 @@ func TestAWorktreeThatWasBegunIsBegunAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, first.Path, "a.txt", "its work\n")
-	if again, err := h.plant(t.Context(), owner, "ses_1", h.cfg.Workspace); err != nil || again != first || read(t, first.Path, "a.txt") != "its work\n" {
-		t.Errorf("what was there is not kept: %v", err)
+	write(t, first.Path, "a.txt", "half of what was to be there")
+	if again, err := h.plant(t.Context(), owner, "ses_1", h.cfg.Workspace); err != nil || again != first || read(t, first.Path, "a.txt") != "one\ntwo\n" {
+		t.Errorf("what no row tells of is kept: %v", err)
 	}
 	if err := os.RemoveAll(first.own()); err != nil { // killed before git knew of it
 		t.Fatal(err)
@@ -242,3 +245,70 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 }
 
 func confined(name string) confine.Owner { return confine.Owner{Subject: "harness:" + name} }
+
+// Git looks at all worktrees of a repository when it makes one, and gives up on one that is
+// being made.
+func TestManyWriteInOneRepositoryAtOnce(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t), func(c *Config) { c.Budget = budget.At(10_000) })
+	repo(t, h.cfg.Workspace)
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		write(t, task.Dir, "a.txt", "changed\n")
+		return done(task, "built", 10), nil
+	})
+	var turns []string
+	for range 12 {
+		turns = append(turns, h.begin(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}))
+	}
+	for _, turn := range turns {
+		if res := h.end(turn); res.Status != act.OK {
+			t.Errorf("%s", res.Text)
+		}
+	}
+}
+
+// A daemon that dies while git makes a worktree leaves what git gives up on, in this session
+// and in all others.
+func TestAHalfMadeWorktreeIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	dir := h.cfg.Workspace
+	repo(t, dir)
+	half := func(home string) (Session, Tree) {
+		x := Session{ID: id.New("ses"), Harness: "claude", Body: SessionBody{Home: home, Dir: dir}}
+		if err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error { return h.saveSession(ctx, tx, x) }); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := h.plant(t.Context(), confine.Owner{}, x.ID, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(tree.Path, "a.txt")); err != nil { // not checked out yet
+			t.Fatal(err)
+		}
+		write(t, tree.own(), "locked", "initializing")
+		return x, tree
+	}
+	x, tree := half(h.cfg.Home)
+	write(t, tree.own(), "commondir", "")
+	_, others := half("home_other")
+	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	if _, rep := h.last(); res.Status != act.OK || len(rep.Files) != 0 {
+		t.Errorf("%s %+v", res.Text, rep.Files)
+	}
+	if _, err := os.Stat(tree.own()); !os.IsNotExist(err) {
+		t.Errorf("what was half made is there: %v", err)
+	}
+	if _, err := os.Stat(others.own()); err != nil {
+		t.Errorf("the worktree of another home is gone: %v", err)
+	}
+	for range 2 {
+		again, err := h.plant(t.Context(), confine.Owner{}, x.ID, dir)
+		if err != nil || read(t, again.Path, "a.txt") != "one\ntwo\n" {
+			t.Fatalf("%+v %v", again, err)
+		}
+		if err := os.Remove(filepath.Join(again.Path, "a.txt")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
