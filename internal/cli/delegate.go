@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -221,7 +222,7 @@ func (a *app) delegateDiffCmd() *cobra.Command {
 		if a.json {
 			return a.show("delegate-diff/1", res, func(*page) {})
 		}
-		text := res.Patch
+		text := cmp.Or(string(res.PatchBytes), res.Patch)
 		if isTerminal(a.stdout) {
 			text = guard.CleanText(text) // a file can hold what a terminal obeys
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/agent"
@@ -247,6 +249,9 @@ func (d *Daemon) delegateShow(ctx context.Context, req wire.DelegateShowRequest)
 func showKept(out *wire.DelegateShowResult, k delegate.Kept) {
 	out.Answer, out.Version = k.Record.Text, k.Record.Version
 	out.Worktree, out.Repository, out.Patch, out.PatchCut = k.Tree.Path, k.Tree.Repo, k.Patch, k.Cut
+	if !utf8.ValidString(k.Patch) {
+		out.Patch, out.PatchBytes = strings.ToValidUTF8(k.Patch, "\uFFFD"), []byte(k.Patch)
+	}
 	for _, t := range k.Record.Tools {
 		out.Tools = append(out.Tools, wire.DelegateTool{Name: t.Name, Input: t.Input, Outcome: string(t.Outcome)})
 	}
