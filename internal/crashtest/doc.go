@@ -10,6 +10,11 @@
 // that keeps its rules: what people write is heard once, and answered once, or shown as
 // uncertain where the network cannot tell.
 //
+// And with tasks for a coding agent, which is a role of the test's binary, held by the
+// daemon's own walls: each ends once and is told of once, its patch holds what the agent
+// wrote once, no session has two programs, none outlives its daemon by more than a moment,
+// and the repository is as it was.
+//
 // Another test kills a daemon in the middle of a program of an agent, whose children
 // went into sessions of their own, and looks for what is left of it.
 //

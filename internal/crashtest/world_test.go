@@ -40,6 +40,9 @@ var program = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	whatsapptest.Main()
+	if code, is := codingAgent(os.Args); is {
+		os.Exit(code)
+	}
 	code := m.Run()
 	if path, err := program(); code >= 0 && err == nil {
 		_ = os.RemoveAll(filepath.Dir(path)) // a directory left in the temporary one harms nobody
@@ -110,6 +113,7 @@ type life struct {
 	output *bytes.Buffer
 	deaths int
 	kills  []string // where each process dies, the first first; later ones live
+	died   func()   // is called at each death, before the next process is started; nil: nothing is
 }
 
 func newLife(t *testing.T, kind dbtest.Kind, kills ...string) *life {
@@ -254,6 +258,9 @@ func insist[T any](l *life, what string, ask func(context.Context) (T, error)) (
 				l.t.Fatalf("%s: %s: the daemon ended by itself: %s\n%s", l.name, what, l.cmd.ProcessState, l.output)
 			}
 			l.deaths++
+			if l.died != nil {
+				l.died()
+			}
 			l.start()
 		}
 		var err error
