@@ -276,7 +276,8 @@ func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Rec
 		return harness.Record{}, err
 	}
 	defer done()
-	again := t.Session != "" && w.try > 1
+	// Its session may be known to us and not to it: it died, or was ended, before it kept anything.
+	again := t.Session != "" && (w.try > 1 || child.TakesSession(t) && !w.x.Body.Usage.Known)
 	if w.try > 1 { // also in a new session: its program may have worked before we knew of the first
 		t.Prompt = "You were interrupted while you worked on the task below. Look at what is done already and go on with it.\n\n" + t.Prompt
 	}
@@ -286,6 +287,10 @@ func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Rec
 	}
 	w.note("the session it had begun before it was interrupted is lost; it began anew")
 	t.Session, t.NewSession = "", ""
+	// What it counts over its session begins anew too.
+	if w.x, err = s.change(ctx, w.x.ID, func(x *Session) { x.Body.MicroUSD, x.Body.Usage = 0, harness.Usage{} }); err != nil {
+		return rec, err
+	}
 	if child.TakesSession(t) {
 		t.NewSession = uuid.NewString()
 		if err := s.know(ctx, w, t.NewSession); err != nil {
@@ -350,7 +355,8 @@ func (s *Service) task(ctx context.Context, w *work, most int64, env []string) (
 // lend gives the program ombud's tools by a server of MCP. Its token is in a file that only
 // this run can read, and only while it works.
 func (s *Service) lend(t child.Task, w *work) (child.Task, func(), error) {
-	f, err := os.CreateTemp(w.state, ".job-")
+	s.sweep(w.state)
+	f, err := os.CreateTemp(w.state, tokenFile)
 	if err != nil {
 		return t, nil, fault.New(fault.Permission, "a file for the token of %s: %w", w.run, err)
 	}
@@ -369,6 +375,26 @@ func (s *Service) lend(t child.Task, w *work) (child.Task, func(), error) {
 	t.Sockets, t.Read = append(t.Sockets, s.cfg.Socket), append(t.Read, f.Name())
 	t.MCP = &child.MCP{Command: s.cfg.Program, Args: []string{"mcp", "serve", "--socket", s.cfg.Socket, "--token-file", f.Name()}}
 	return t, done, nil
+}
+
+// tokenFile begins the name of a file with the token of a job.
+const tokenFile = ".job-"
+
+// sweep removes, the first time here, the tokens that were left when a daemon was killed.
+func (s *Service) sweep(state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.swept[state] {
+		return
+	}
+	s.swept[state] = true
+	left, err := filepath.Glob(filepath.Join(state, tokenFile+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	if err != nil {
+		s.Logger.Warn("remove the tokens of jobs that have ended", "error", err)
+	}
 }
 
 // forget deletes what a harness keeps of a session, by the program's own id of it.

@@ -90,13 +90,14 @@ type Service struct {
 
 	mu     sync.Mutex
 	probed map[string]probed        // by harness
+	swept  map[string]bool          // directories of harnesses without tokens of before
 	turns  map[string]chan struct{} // by repository: held by whoever changes its worktrees
 }
 
 // New returns the delegations. d is filled in before the first is begun. Add RunKind and
 // ApplyKind to the engine's kinds before it opens.
 func New(d *Deps, c Config) *Service {
-	return &Service{Deps: d, cfg: c, probed: map[string]probed{}, turns: map[string]chan struct{}{}}
+	return &Service{Deps: d, cfg: c, probed: map[string]probed{}, swept: map[string]bool{}, turns: map[string]chan struct{}{}}
 }
 
 // Harnesses are the coding agents that are set up.

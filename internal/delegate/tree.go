@@ -320,9 +320,29 @@ func (s *Service) fell(t Tree) error {
 		return nil
 	}
 	for _, dir := range []string{t.Path, t.own()} {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeAll(dir); err != nil {
 			return fault.New(fault.Permission, "remove the worktree %s: %w", t.Path, err)
 		}
 	}
 	return nil
+}
+
+// removeAll removes what programs left, also from directories it may not be removed from:
+// the modules of Go that a build fetched lie in such.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	root, opened := os.OpenRoot(dir)
+	if opened != nil {
+		return err
+	}
+	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, _ error) error { // what is not opened is told below
+		if d != nil && d.IsDir() {
+			_ = root.Chmod(filepath.FromSlash(name), 0o700)
+		}
+		return nil
+	})
+	return errors.Join(root.Close(), os.RemoveAll(dir))
 }

@@ -149,3 +149,91 @@ func TestALongReportIsShortened(t *testing.T) {
 		t.Errorf("kept are %d bytes of answer, %v", len(kept.Record.Text), err)
 	}
 }
+
+// TestASessionItsProgramNeverBeganIsBegun: the id is ours, and known before the program is
+// started. What was ended at once is gone on with all the same, and counted from nothing.
+func TestASessionItsProgramNeverBeganIsBegun(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		if task.Session != "" {
+			return harness.Record{Outcome: harness.NotStarted, Error: "No conversation found"}, nil
+		}
+		if len(h.stage.started()) == 1 {
+			return harness.Record{Outcome: harness.Killed}, nil
+		}
+		return done(task, "begun", 100), nil
+	})
+	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	first, _ := h.last()
+	res := h.call(CallTool, map[string]any{"prompt": "y", "harness": "claude", "session": first.Session})
+	if x, rep := h.last(); res.Status != act.OK || rep.Answer != "begun" || x.MicroUSD != 100 || len(h.stage.started()) != 3 {
+		t.Errorf("%s\n%+v", res.Text, rep)
+	}
+}
+
+// TestACountThatBeginsAnewIsBooked: a session that is lost takes with it what was counted.
+func TestACountThatBeginsAnewIsBooked(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	began := make(chan struct{}, 1)
+	h.stage.play(func(ctx context.Context, task child.Task) (harness.Record, error) {
+		switch n := len(h.stage.started()); {
+		case n == 1:
+			return done(task, "first", 1000), nil
+		case n == 2:
+			began <- struct{}{}
+			<-ctx.Done()
+			return harness.Record{Outcome: harness.Killed}, nil
+		case task.Session != "" && n == 3:
+			return harness.Record{Outcome: harness.NotStarted, Error: "No conversation found"}, nil
+		}
+		return done(task, "anew", int64(100*len(h.stage.started()))), nil
+	})
+	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	x, _ := h.last()
+	in := map[string]any{"prompt": "y", "harness": "claude", "session": x.Session}
+	id := h.begin(CallTool, in)
+	<-began
+	h.halt()
+	h.boot()
+	h.end(id)
+	if x, _ := h.last(); x.MicroUSD != 400 {
+		t.Errorf("the session that was begun anew cost %d", x.MicroUSD)
+	}
+	h.call(CallTool, in)
+	if x, _ := h.last(); x.MicroUSD != 100 { // the fifth start: 500 in all
+		t.Errorf("what came after it cost %d", x.MicroUSD)
+	}
+}
+
+// TestTokensOfBeforeAreSwept: a daemon that was killed leaves the token of each job.
+func TestTokensOfBeforeAreSwept(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	state := filepath.Join(h.cfg.State, "claude")
+	write(t, state, tokenFile+"1", "token")
+	write(t, state, "kept", "x")
+	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "tools": []string{"codex.*"}})
+	left, err := os.ReadDir(state)
+	if err != nil || len(left) != 1 || left[0].Name() != "kept" {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// TestWhatAProgramLockedIsRemoved: a build of Go leaves directories that nothing can be
+// removed from. It says something only where the tests are not root's.
+func TestWhatAProgramLockedIsRemoved(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tree")
+	write(t, dir, "mod/x.go", "")
+	if err := os.Chmod(filepath.Join(dir, "mod"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("it is there: %v", err)
+	}
+}

@@ -1,6 +1,8 @@
 package child
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,7 +47,7 @@ func (r *rooms) open(state string, cli harness.Name) (*room, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.swept[state] {
-		if err := root.RemoveAll("run"); err != nil {
+		if err := removeAll(root, "run"); err != nil {
 			return nil, roomError(state, err)
 		}
 		if r.swept == nil {
@@ -72,7 +74,23 @@ func (r *rooms) close(room *room) error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // nothing was written to it
-	return root.RemoveAll(filepath.Join("run", filepath.Base(room.dir)))
+	return removeAll(root, filepath.Join("run", filepath.Base(room.dir)))
+}
+
+// removeAll removes what a program left, also from directories it may not be removed from:
+// the modules of Go that a build fetched lie in such.
+func removeAll(root *os.Root, path string) error {
+	err := root.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	_ = fs.WalkDir(root.FS(), filepath.ToSlash(path), func(name string, d fs.DirEntry, _ error) error { // what is not opened is told below
+		if d != nil && d.IsDir() {
+			_ = root.Chmod(filepath.FromSlash(name), 0o700)
+		}
+		return nil
+	})
+	return root.RemoveAll(path)
 }
 
 // path is where a file of the room lies.

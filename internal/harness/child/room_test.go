@@ -61,3 +61,39 @@ func TestWhatARunPlantedIsGone(t *testing.T) {
 		t.Errorf("the room that failed: %v, %v", left, err) // Run closes it
 	}
 }
+
+// TestWhatARunLockedIsGone: a build of Go leaves directories that nothing can be removed
+// from. A state directory that cannot be cleared would start nothing any more. It says
+// something only where the tests are not root's.
+func TestWhatARunLockedIsGone(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	lock := func(dir string) {
+		t.Helper()
+		deep := filepath.Join(dir, "go", "pkg", "mod", "example.com@v1")
+		if err := os.MkdirAll(deep, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(deep, "x.go"), nil, 0o400); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{deep, filepath.Dir(deep)} {
+			if err := os.Chmod(d, 0o500); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lock(filepath.Join(state, "run", "run_before"))
+	var all rooms
+	r, err := all.open(state, harness.Claude)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock(r.home)
+	if err := all.close(r); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(state, "run")); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
