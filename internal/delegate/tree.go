@@ -197,8 +197,9 @@ func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir s
 
 // left is what a session changed in its worktree, as a patch against its base.
 func (s *Service) left(ctx context.Context, owner confine.Owner, t Tree) (patch string, cut bool, files []Changed, more int, err error) {
-	private, err := os.MkdirTemp(s.cfg.Trees, ".index-")
-	if err != nil {
+	// One run at a time works in it, so what is there is of one that died.
+	private := filepath.Join(s.cfg.Trees, ".index-"+filepath.Base(t.Path))
+	if err := errors.Join(os.RemoveAll(private), os.Mkdir(private, 0o700)); err != nil {
 		return "", false, nil, 0, fault.New(fault.Permission, "a place for an index: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(private)) }()

@@ -312,3 +312,22 @@ func TestAHalfMadeWorktreeIsInNobodysWay(t *testing.T) {
 		}
 	}
 }
+
+// What a run that died had begun to reckon is taken away by the next.
+func TestAnIndexOfBeforeIsRemoved(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	repo(t, h.cfg.Workspace)
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		left := filepath.Join(h.cfg.Trees, ".index-"+filepath.Base(task.Dir))
+		write(t, left, "index", "half of an index")
+		write(t, left, "index.lock", "")
+		write(t, task.Dir, "a.txt", "changed\n")
+		return done(task, "built", 10), nil
+	})
+	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	_, rep := h.last()
+	if left, err := os.ReadDir(h.cfg.Trees); res.Status != act.OK || len(rep.Files) != 1 || err != nil || len(left) != 1 {
+		t.Errorf("%s %+v, left are %v %v", res.Text, rep.Files, left, err)
+	}
+}
