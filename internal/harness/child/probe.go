@@ -37,7 +37,10 @@ func (s *Starter) Probe(ctx context.Context, t Target) (Probe, error) {
 		return Probe{}, err
 	}
 	defer s.clear(room)
-	task.Dir = room.tmp
+	task.Dir = room.path("probed") // not a directory it writes to, for what it works in it may only read
+	if err := os.Mkdir(task.Dir, 0o700); err != nil {
+		return Probe{}, roomError(t.State, err)
+	}
 	p := Probe{Login: LoginUnknown}
 	if t.CLI == harness.ACP {
 		r, err := s.hold(ctx, &task, &plan{talk: func(d *dialogue) talker { return &acpHelloTalk{newACP(d, nil)} }}, room, adapter.Decoder(""))
@@ -56,7 +59,7 @@ func (s *Starter) Probe(ctx context.Context, t Target) (Probe, error) {
 		p.Warning = append(p.Warning, w)
 	}
 	if p.Version == "" {
-		return p, fault.New(fault.Unavailable, "%s does not tell its version: %s", t.CLI, oneLine(answer.out)).
+		return p, fault.New(fault.Unavailable, "%s does not tell its version: %s", t.CLI, fault.Cut(strings.Join(strings.Fields(answer.out), " "), 600)).
 			WithHint("run %s --version", t.Program)
 	}
 	p.Login, p.Detail, err = s.login(ctx, &task, room)

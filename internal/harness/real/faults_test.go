@@ -81,7 +81,10 @@ func TestAHangIsEndedByTheLimitOfSilence(t *testing.T) {
 	each(t, all, func(t *testing.T, cli harness.Name) {
 		s := set(t, cli, fakeapi.Plain().With(fakeapi.Hang))
 		task := s.task("say something")
-		task.Quiet = 12 * time.Second // the slowest takes some to begin
+		task.Quiet = 12 * time.Second
+		if cli == harness.OpenCode {
+			task.Quiet = 40 * time.Second // it takes some to begin, and says nothing until it is answered
+		}
 		rec := s.play(task)
 		if rec.Outcome != harness.Killed || rec.Reason != child.ReasonQuiet || rec.Text != "" {
 			s.fail(rec, "not ended by the limit")

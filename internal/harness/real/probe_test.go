@@ -22,10 +22,6 @@ func TestAProbeUsesNoTokens(t *testing.T) {
 				target.Env = task.Env
 			}
 			p, err := s.starter.Probe(t.Context(), target)
-			if err != nil && cli == harness.OpenCode { // its runtime was seen to crash once, on a machine with much to do
-				t.Log(err)
-				p, err = s.starter.Probe(t.Context(), target)
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
