@@ -56,11 +56,23 @@ func permitDefinition() tool.Definition {
 			in, _ := tool.Decode[permitInput](raw) // validated
 			verb := map[string]string{child.KindEdit: "change", child.KindCommand: "run", child.KindFetch: "fetch"}[in.Kind]
 			if verb == "" {
-				return in.Harness + " wants to use " + tool.Show(in.Tool) + ": " + tool.Show(in.What)
+				return in.Harness + " wants to use " + tool.Show(in.Tool) + ": " + whole(in.What)
 			}
-			return in.Harness + " wants to " + verb + " " + tool.Show(in.What) + " (" + tool.Show(in.Tool) + ")"
+			return in.Harness + " wants to " + verb + " " + whole(in.What) + " (" + tool.Show(in.Tool) + ")"
 		},
 	}
+}
+
+// maxAsked bounds what a person is shown of what a program asks for, in bytes. Nobody can
+// say yes to what is not shown, so it is much, and what is left out is said.
+const maxAsked = 2000
+
+func whole(what string) string {
+	text := tool.ShowUpTo(what, maxAsked)
+	if over := len(what) - maxAsked; over > 0 {
+		text += " [and " + strconv.Itoa(over) + " bytes or more that are NOT shown]"
+	}
+	return text
 }
 
 // askAgain is how soon a question whose run has gone on without it is looked at again.

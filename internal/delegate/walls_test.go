@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -235,5 +236,23 @@ func TestWhatAProgramLockedIsRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("it is there: %v", err)
+	}
+}
+
+// TestAQuestionHidesNothing: what a command does at its end is in the question.
+func TestAQuestionHidesNothing(t *testing.T) {
+	t.Parallel()
+	ask := func(command string) string {
+		raw, err := json.Marshal(permitInput{Harness: "claude", Kind: child.KindCommand, Tool: "Bash", What: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return permitDefinition().Summary(raw)
+	}
+	if got := ask("echo " + strings.Repeat("x", 1000) + "; rm -rf /"); !strings.Contains(got, "rm -rf /") || strings.Contains(got, "NOT shown") {
+		t.Errorf("asked is %q", got)
+	}
+	if got := ask(strings.Repeat("x", 2*maxAsked) + "; rm -rf /"); !strings.Contains(got, "NOT shown") {
+		t.Errorf("asked is %q", got)
 	}
 }
