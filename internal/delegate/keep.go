@@ -72,12 +72,18 @@ func (s *Service) applied(ctx context.Context, inv tool.Invocation) (tool.Output
 	if err := s.apply(ctx, owner, k.Tree, k.Patch); err != nil {
 		return tool.Output{}, err
 	}
+	// What comes next in its session is told as what is new since.
+	_, err = s.change(context.WithoutCancel(ctx), k.session, func(x *Session) { x.Body.Tree.Applied = k.Tree.State })
+	if err != nil && !fault.Is(err, fault.NotFound) { // it was forgotten
+		s.Logger.Error("keep what was applied of a session", "session", k.session, "error", err)
+	}
 	return tool.Output{Text: "applied to " + in.Repo + "; ombud undo takes it back"}, nil
 }
 
 // patchOf is the patch of a delegation, if it has a whole one.
 func (s *Service) patchOf(ctx context.Context, runID string) (Kept, error) {
-	_, k, told, err := s.Get(ctx, runID)
+	x, k, told, err := s.Get(ctx, runID)
+	k.session = x.Session
 	switch {
 	case err != nil:
 		return k, err

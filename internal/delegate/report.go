@@ -51,10 +51,12 @@ func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Repo
 		if other {
 			w.note("the file .git of its worktree was replaced or removed; it is as it was made")
 		}
-		kept.Patch, kept.Cut, rep.Files, rep.More, err = s.left(ctx, w.owner, tree)
+		f, err := s.left(ctx, w.owner, tree)
 		if err != nil {
 			return rep, kept, err
 		}
+		w.notes = append(w.notes, f.lacks...)
+		kept.Patch, kept.Cut, rep.Files, rep.More, kept.Tree.State = f.patch, f.cut, f.files, f.more, f.state
 		rep.Tree, rep.Dirty, rep.Checks = tree.Path, tree.Dirty, kept.Checks
 		if tree.Dirty > 0 {
 			w.note("%d files of %s have changes that are not committed; it did not see them", tree.Dirty, tree.Repo)

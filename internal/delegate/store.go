@@ -63,6 +63,8 @@ type Kept struct {
 	Cut    bool           `json:"patch_cut,omitempty"` // the patch is longer than what is kept
 	Checks []Check        `json:"checks,omitempty"`
 	Tree   Tree           `json:"tree,omitzero"`
+
+	session string // of patchOf
 }
 
 func (s *Service) seal(f vault.Field, row string, v any) ([]byte, error) {

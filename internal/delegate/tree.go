@@ -25,6 +25,9 @@ type Tree struct {
 	Base   string `json:"base"`    // commit
 	Below  string `json:"below"`   // where in it the session works
 	Dirty  int    `json:"dirty"`   // files of Repo with changes that are not in Base
+
+	State   string `json:"state,omitempty"`   // git's id of what was there when a run ended
+	Applied string `json:"applied,omitempty"` // the one that was put into Repo last
 }
 
 // There reports whether there is one.
@@ -195,12 +198,23 @@ func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir s
 	return t, err
 }
 
-// left is what a session changed in its worktree, as a patch against its base.
-func (s *Service) left(ctx context.Context, owner confine.Owner, t Tree) (patch string, cut bool, files []Changed, more int, err error) {
+// found is what a session changed in its worktree, as a patch.
+type found struct {
+	patch string
+	cut   bool
+	files []Changed
+	more  int
+	state string // git's id of the tree that is there
+	lacks []string
+}
+
+// left is what a session changed in its worktree, against its base or what was applied of it
+// since. What git cannot take in is said, and the rest is told all the same.
+func (s *Service) left(ctx context.Context, owner confine.Owner, t Tree) (f found, err error) {
 	// One run at a time works in it, so what is there is of one that died.
 	private := filepath.Join(s.cfg.Trees, ".index-"+filepath.Base(t.Path))
 	if err := errors.Join(os.RemoveAll(private), os.Mkdir(private, 0o700)); err != nil {
-		return "", false, nil, 0, fault.New(fault.Permission, "a place for an index: %w", err)
+		return f, fault.New(fault.Permission, "a place for an index: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(private)) }()
 	in := func(most int, args ...string) gitCall {
@@ -209,20 +223,55 @@ func (s *Service) left(ctx context.Context, owner confine.Owner, t Tree) (patch 
 			env: []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index"), "GIT_COMMON_DIR=" + t.Common},
 		}
 	}
-	if _, _, err = s.git(ctx, owner, in(0, "read-tree", t.Base)); err != nil {
-		return "", false, nil, 0, err
+	base := t.Base
+	if t.Applied != "" {
+		// Nothing refers to it, so git may have removed it after some weeks.
+		if _, _, err := s.git(ctx, owner, in(0, "cat-file", "-e", t.Applied)); err == nil {
+			base = t.Applied
+		}
 	}
-	if _, _, err = s.git(ctx, owner, in(0, "add", "--all", "--", ".")); err != nil {
-		return "", false, nil, 0, err
+	if _, _, err = s.git(ctx, owner, in(0, "read-tree", base)); err != nil {
+		return f, err
 	}
-	diff := []string{"diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all"}
-	numbers, _, err := s.git(ctx, owner, in(0, append(diff, "--numstat", "-z", t.Base)...))
+	if _, _, err = s.git(ctx, owner, in(0, "add", "--all", "--ignore-errors", "--", ".")); err != nil {
+		if ctx.Err() != nil {
+			return f, err
+		}
+		f.lacks = append(f.lacks, fmt.Sprintf("not all it changed is in the patch: %v", err))
+	}
+	state, _, err := s.git(ctx, owner, in(0, "write-tree"))
 	if err != nil {
-		return "", false, nil, 0, err
+		return f, err
 	}
-	files, more = readNumbers(numbers)
-	raw, cut, err := s.git(ctx, owner, in(maxPatch, append(diff, "--binary", t.Base)...))
-	return string(raw), cut, files, more, err
+	f.state = strings.TrimSpace(string(state))
+	diff := []string{"diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"}
+	raw, _, err := s.git(ctx, owner, in(0, append(diff, "--ignore-submodules=none", "--raw", "-z", base)...))
+	if err != nil {
+		return f, err
+	}
+	if n := readRepositories(raw); n > 0 {
+		f.lacks = append(f.lacks, fmt.Sprintf("%d directories of the worktree are git repositories of their own; what is in them is not in the patch", n))
+	}
+	diff = append(diff, "--ignore-submodules=all")
+	numbers, _, err := s.git(ctx, owner, in(0, append(diff, "--numstat", "-z", base)...))
+	if err != nil {
+		return f, err
+	}
+	f.files, f.more = readNumbers(numbers)
+	patch, cut, err := s.git(ctx, owner, in(maxPatch, append(diff, "--binary", base)...))
+	f.patch, f.cut = string(patch), cut
+	return f, err
+}
+
+// readRepositories counts in `git diff --raw -z` what has become a repository of its own.
+func readRepositories(raw []byte) (n int) {
+	for record := range bytes.SplitSeq(raw, []byte{0}) {
+		parts := bytes.Fields(record)
+		if len(parts) == 5 && bytes.HasPrefix(record, []byte(":")) && string(parts[1]) == "160000" {
+			n++
+		}
+	}
+	return n
 }
 
 // readNumbers reads `git diff --numstat -z`: added, removed and path of each file.

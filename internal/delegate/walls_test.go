@@ -256,3 +256,60 @@ func TestAQuestionHidesNothing(t *testing.T) {
 		t.Errorf("asked is %q", got)
 	}
 }
+
+// TestASessionGoesOnAfterItsPatchWasApplied: what is applied is not told, nor applied, again.
+func TestASessionGoesOnAfterItsPatchWasApplied(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	dir := h.cfg.Workspace
+	repo(t, dir)
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		n := len(h.stage.started())
+		write(t, task.Dir, "a.txt", strings.Repeat("line\n", n))
+		write(t, task.Dir, "new"+strconv.Itoa(n)+".txt", "x\n")
+		return done(task, "built", 10), nil
+	})
+	in := map[string]any{"prompt": "x", "harness": "claude", "write": true}
+	for n := range 3 {
+		if res := h.call(CallTool, in); res.Status != act.OK {
+			t.Fatalf("%+v", res)
+		}
+		x, rep := h.last()
+		if in["session"] = x.Session; len(rep.Files) != 2 {
+			t.Errorf("told are %+v", rep.Files)
+		}
+		id, err := h.Apply(t.Context(), x.Run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec, err := h.Runs.Wait(t.Context(), id); err != nil || !strings.Contains(string(rec.Result), `"status":"ok"`) {
+			t.Fatalf("%s %v", rec.Result, err)
+		}
+		if got := read(t, dir, "a.txt"); got != strings.Repeat("line\n", n+1) {
+			t.Errorf("there is %q", got)
+		}
+	}
+}
+
+// TestARepositoryInAWorktreeIsTold: git takes in nothing of a repository in another, and
+// nothing at all where one has no commit.
+func TestARepositoryInAWorktreeIsTold(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	repo(t, h.cfg.Workspace)
+	h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+		for _, name := range []string{"empty", "full"} {
+			write(t, task.Dir, name+"/x.txt", "x")
+			git(t, filepath.Join(task.Dir, name), "init", "-q")
+		}
+		git(t, filepath.Join(task.Dir, "full"), "add", ".")
+		git(t, filepath.Join(task.Dir, "full"), "commit", "-qm", "x")
+		write(t, task.Dir, "a.txt", "changed\n")
+		return done(task, "built", 10), nil
+	})
+	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	_, rep := h.last()
+	if res.Status != act.OK || len(rep.Files) != 1 || !strings.Contains(res.Text, "1 directories") || !strings.Contains(res.Text, "'empty/'") {
+		t.Errorf("%s\n%+v", res.Text, rep.Files)
+	}
+}
