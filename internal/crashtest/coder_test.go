@@ -274,6 +274,11 @@ func (c *coding) inspect() (again int) {
 	if trees := strings.Count(c.git("worktree", "list"), "\n"); trees != 1 {
 		bad("%d worktrees are left", trees-1)
 	}
+	for _, dir := range []string{"worktrees", filepath.Join("harness", "fake", "run")} {
+		if left, err := os.ReadDir(filepath.Join(c.in.DataDir, dir)); err != nil || len(left) > 0 {
+			bad("left in %s: %v %v", dir, left, err)
+		}
+	}
 	return again
 }
 

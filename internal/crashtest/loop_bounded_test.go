@@ -10,4 +10,4 @@ const loopFirst, loopStride = 3, 17
 const chatFirst, chatStride, wacliStride, wacliPeople = 5, 41, 1 << 20, 1
 
 // And one of the delegations, and one with a second death.
-const coderFirst, coderStride, coderTwice = 20, 47, 100
+const coderFirst, coderStride, coderTwice = 20, 47, 80

@@ -9,5 +9,5 @@ const loopFirst, loopStride = 0, 1
 // nothing, so there every third is tried, and each death right after a send.
 const chatFirst, chatStride, wacliStride, wacliPeople = 0, 1, 3, 2
 
-// And every pass of the delegations, every third with a second death.
+// And every pass of the delegations, and a third of the first half with a second death.
 const coderFirst, coderStride, coderTwice = 0, 1, 3
