@@ -312,7 +312,7 @@ func (d *Daemon) startUpkeep(context.Context) error {
 	})
 	d.every(ctx, "tell of dead letters", 5*time.Second, d.letters.TellDue)
 	d.every(ctx, "forget what is old", time.Hour, d.forget)
-	d.loops.Go(func() { giveBack(ctx) })
+	d.loops.Go(func() { d.giveBack(ctx) })
 	return nil
 }
 
@@ -321,12 +321,15 @@ const settled = 3 * time.Second
 
 // giveBack gives what only the start needed back to the system, once: an idle daemon would keep
 // it for many minutes, because it collects so rarely.
-func giveBack(ctx context.Context) {
+func (d *Daemon) giveBack(ctx context.Context) {
 	t := time.NewTimer(settled)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		debug.FreeOSMemory()
+		if err := unmapPages(); err != nil {
+			d.log.Debug("give pages of the program back", "error", err)
+		}
 	case <-ctx.Done():
 	}
 }
