@@ -112,6 +112,11 @@ func (s *Service) Harness(name string) (Harness, error) {
 // StateOf is the directory in which a harness keeps its own.
 func (s *Service) StateOf(h Harness) string { return filepath.Join(s.cfg.State, h.Name) }
 
+// checksOf is the home of the checks of a session.
+func (s *Service) checksOf(h Harness, session string) string {
+	return filepath.Join(s.StateOf(h), "checks", session)
+}
+
 // Admitted are the routes that may run; nothing is every harness with its own model.
 func (s *Service) Admitted() []Route { return append([]Route(nil), s.cfg.Admit...) }
 

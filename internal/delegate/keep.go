@@ -3,6 +3,7 @@ package delegate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -159,7 +160,11 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 		return x, err
 	}
 	defer release()
-	return x, s.fell(x.Body.Tree)
+	err = s.fell(x.Body.Tree)
+	if h, unknown := s.Harness(x.Harness); unknown == nil {
+		err = errors.Join(err, removeAll(s.checksOf(h, x.ID)))
+	}
+	return x, err
 }
 
 // Plan is what a delegation would be, without beginning one.

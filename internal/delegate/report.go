@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -157,7 +156,7 @@ func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 	if err != nil {
 		return Check{Command: command, How: "it did not run: " + err.Error()}
 	}
-	home := filepath.Join(w.state, "checks") // what a compiler keeps is kept from one check to the next
+	home := s.checksOf(w.h, w.x.ID) // what a compiler keeps is kept from one check of a session to its next, and no session forges the checks of another
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return Check{Command: command, How: "it did not run: " + err.Error()}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/harness/child"
 	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/run"
@@ -135,12 +136,20 @@ func (s *Service) callDefinition(cli harness.Name) tool.Definition {
 			if o.Dir != "" {
 				text += " in " + tool.Show(o.Dir)
 			}
-			return text + " the task: " + tool.Show(o.Prompt)
+			if len(o.Tools) > 0 {
+				text += " with the tools " + tool.ShowUpTo(strings.Join(o.Tools, ", "), maxAsked)
+			}
+			text += " the task: " + tool.ShowUpTo(o.Prompt, maxAsked/2)
+			for _, c := range o.Checks {
+				text += "; and run " + whole(c)
+			}
+			return text
 		},
 	}
 }
 
-// needs are the scopes of an order: the harness, and the directory it reads or works from.
+// needs are the scopes of an order: the harness, the directory it reads or works from, and
+// the running of commands, if it names checks.
 func (s *Service) needs(o Order) ([]scope.Scope, error) {
 	name := o.Want.Harness
 	if h, _, err := s.pick(name); err == nil {
@@ -158,7 +167,11 @@ func (s *Service) needs(o Order) ([]scope.Scope, error) {
 		return nil, err
 	}
 	files, err := filesIn(dir, o.Write)
-	return []scope.Scope{use, files}, err
+	if err != nil || len(o.Checks) == 0 {
+		return []scope.Scope{use, files}, err
+	}
+	command, err := scope.Of("harness", name+"/"+child.KindCommand) // a check is one, whoever wants it
+	return []scope.Scope{use, files, command}, err
 }
 
 // filesIn is the scope of all that is in a directory.

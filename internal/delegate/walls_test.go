@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/harness"
 	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 )
 
@@ -311,5 +312,28 @@ func TestARepositoryInAWorktreeIsTold(t *testing.T) {
 	_, rep := h.last()
 	if res.Status != act.OK || len(rep.Files) != 1 || !strings.Contains(res.Text, "1 directories") || !strings.Contains(res.Text, "'empty/'") {
 		t.Errorf("%s\n%+v", res.Text, rep.Files)
+	}
+}
+
+// TestChecksAreCommandsOfWhoeverWantsThem: a check is a command like those the program asks
+// leave for, and a person who is asked sees it.
+func TestChecksAreCommandsOfWhoeverWantsThem(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t), func(c *Config) { c.Shell = "/bin/sh" })
+	repo(t, h.cfg.Workspace)
+	in := map[string]any{"prompt": "x", "harness": "claude", "write": true, "checks": []string{"rm -rf /"}, "tools": []string{"codex.*"}}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.callDefinition("").Summary(raw); !strings.Contains(got, "rm -rf /") || !strings.Contains(got, "codex.*") {
+		t.Errorf("a person is shown %q", got)
+	}
+	h.mayUse(rule(policy.Allow, "harness"), rule(policy.Deny, "harness:claude/command"), rule(policy.Allow, "fs.write:"+h.cfg.Workspace+"/**"))
+	if res := h.call(CallTool, in); res.Status != act.Refused || !strings.Contains(res.Text, "harness:claude/command") {
+		t.Errorf("%+v", res)
+	}
+	if n := len(h.stage.started()); n != 0 {
+		t.Errorf("%d programs were started", n)
 	}
 }
