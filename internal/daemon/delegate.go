@@ -123,6 +123,9 @@ func (d *Daemon) openDelegate(cfg config.Config, home string) error {
 		State: filepath.Join(in.DataDir, "harness"), Trees: filepath.Join(in.DataDir, "worktrees"), Workspace: d.workspace(cfg),
 		Socket: in.AgentSocket(), Path: strings.Join(d.programDirs(), string(filepath.ListSeparator)),
 	}
+	for _, h := range c.Harnesses {
+		know(d.hide, d.log, h.Variable, []byte(h.Key)) // its own commands can see it, and say it
+	}
 	for _, text := range cfg.Delegate.Admit {
 		r, err := delegate.ParseRoute(text)
 		if err != nil {
