@@ -95,7 +95,10 @@ func (s *Service) perform(ctx context.Context, inv tool.Invocation) (tool.Output
 	if err != nil {
 		return tool.Output{}, err
 	}
-	if ctx.Err() != nil { // its program was ended with it: nothing it said is an answer
+	if ctx.Err() != nil { // its program was ended with it: nothing it said is an answer, but what it cost is
+		if err := s.keep(context.WithoutCancel(ctx), w.run, Kept{Record: rec, Tree: w.x.Body.Tree, Try: w.try}); err != nil {
+			s.Logger.Error("keep what a coding agent told when it was ended", "run", w.run, "error", err)
+		}
 		return tool.Output{}, fault.New(fault.Cancelled, "%s was ended: %w", w.h.Name, context.Cause(ctx))
 	}
 	rep, kept, err := s.report(ctx, &w, rec)

@@ -38,7 +38,7 @@ func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Repo
 	if err := s.know(ctx, w, rec.Session); err != nil {
 		return rep, Kept{}, err
 	}
-	kept := Kept{Record: rec, Tree: w.x.Body.Tree}
+	kept := Kept{Record: rec, Tree: w.x.Body.Tree, Try: w.try}
 	if tree := w.x.Body.Tree; w.t.Write && tree.There() {
 		for _, command := range w.t.Checks {
 			kept.Checks = append(kept.Checks, s.check1(ctx, w, command))

@@ -64,6 +64,8 @@ type Kept struct {
 	Checks []Check        `json:"checks,omitempty"`
 	Tree   Tree           `json:"tree,omitzero"`
 
+	Try int `json:"try,omitempty"` // the start of the program that told it
+
 	session string // of patchOf
 }
 
@@ -176,18 +178,23 @@ func (s *Service) Get(ctx context.Context, runID string) (x Delegation, k Kept, 
 		if x, err = s.get(ctx, q, runID); err != nil {
 			return err
 		}
-		var sealed []byte
-		if err := q.QueryRow(ctx, "SELECT record FROM delegations WHERE run = $1", runID).Scan(&sealed); err != nil || len(sealed) == 0 {
-			return err
-		}
-		told = true
-		if err := s.open(vault.DelegationRecord, runID, sealed, &k); err != nil {
-			return err
-		}
-		k.Patch, k.Bytes = string(k.Bytes), nil
-		return nil
+		k, told, err = s.kept(ctx, q, runID)
+		return err
 	})
 	return x, k, told, err
+}
+
+// kept is what the program of a run told, if it has told anything.
+func (s *Service) kept(ctx context.Context, q db.Q, runID string) (k Kept, told bool, err error) {
+	var sealed []byte
+	if err := q.QueryRow(ctx, "SELECT record FROM delegations WHERE run = $1", runID).Scan(&sealed); err != nil || len(sealed) == 0 {
+		return k, false, err
+	}
+	if err := s.open(vault.DelegationRecord, runID, sealed, &k); err != nil {
+		return k, false, err
+	}
+	k.Patch, k.Bytes = string(k.Bytes), nil
+	return k, true, nil
 }
 
 func (s *Service) get(ctx context.Context, q db.Q, runID string) (Delegation, error) {

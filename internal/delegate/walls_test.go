@@ -337,3 +337,41 @@ func TestChecksAreCommandsOfWhoeverWantsThem(t *testing.T) {
 		t.Errorf("%d programs were started", n)
 	}
 }
+
+// TestWhatAnEndedProgramSaysItCostIsBooked: what it may have cost is held only where it
+// does not say.
+func TestWhatAnEndedProgramSaysItCostIsBooked(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	began := make(chan struct{})
+	h.stage.play(func(ctx context.Context, task child.Task) (harness.Record, error) {
+		if task.Session != "" {
+			return done(task, "42", 1000), nil
+		}
+		close(began)
+		<-ctx.Done()
+		rec := done(task, "", 700)
+		rec.Outcome = harness.Killed
+		return rec, nil
+	})
+	h.call(CallTool, map[string]any{"prompt": "x", "background": true})
+	<-began
+	list, err := h.List(t.Context(), 1)
+	if err == nil {
+		err = h.Runs.Cancel(t.Context(), list[0].Run, "operator", "enough")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, _ := h.last()
+	if x.Outcome != "cancelled" || x.MicroUSD != 700 || !x.Priced {
+		t.Errorf("%+v", x)
+	}
+	if spent, reserved, possible, unknown := h.spent(); spent != 700 || reserved+possible+unknown != 0 {
+		t.Errorf("booked are %d, held %d, possible %d, unknown %d", spent, reserved, possible, unknown)
+	}
+	h.call(CallTool, map[string]any{"prompt": "y", "session": x.Session})
+	if x, _ := h.last(); x.MicroUSD != 300 {
+		t.Errorf("what came after it cost %d", x.MicroUSD)
+	}
+}

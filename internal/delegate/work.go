@@ -197,18 +197,21 @@ func (s *Service) settleTx(ctx context.Context, tx *db.Tx, rec run.Record, t Tas
 			return rep, fault.New(fault.Verification, "the report of %s: %w", rec.ID, err)
 		}
 	}
+	x, err := s.session(ctx, tx, t.Session)
+	if err == nil && rec.State != run.Completed {
+		err = s.costOfEnded(ctx, tx, rec.ID, x, t, &rep)
+	}
+	lost := fault.Is(err, fault.NotFound) // dropped meanwhile
+	if err != nil && !lost {
+		return rep, err
+	}
 	if rep.Text == "" {
 		rep.Text = tell(rep)
 	}
 	if err := s.letGoTx(ctx, tx, rec, rep); err != nil {
 		return rep, err
 	}
-	x, err := s.session(ctx, tx, t.Session)
-	switch {
-	case fault.Is(err, fault.NotFound): // dropped meanwhile
-	case err != nil:
-		return rep, err
-	default:
+	if !lost {
 		x.Body.MicroUSD = max(x.Body.MicroUSD, rep.Total.MicroUSD)
 		if rep.Total.Usage.Known {
 			x.Body.Usage = rep.Total.Usage
@@ -225,6 +228,21 @@ func (s *Service) settleTx(ctx context.Context, tx *db.Tx, rec run.Record, t Tas
 	_, err = tx.Exec(ctx, "UPDATE delegations SET outcome = $1, cost = $2, priced = $3, ended = $4 WHERE run = $5",
 		string(rep.Outcome), rep.MicroUSD, priced, tx.Now(), rec.ID)
 	return rep, err
+}
+
+// costOfEnded fills in what a run cost that did not come to its end, if its program told it
+// when it was ended.
+func (s *Service) costOfEnded(ctx context.Context, tx *db.Tx, runID string, x Session, t Task, rep *Report) error {
+	row, err := s.get(ctx, tx, runID)
+	if err != nil {
+		return err
+	}
+	k, told, err := s.kept(ctx, tx, runID)
+	if err != nil || !told || k.Try != row.Tries || !k.Record.Cost.Known {
+		return err
+	}
+	s.price(rep, &work{t: t, x: x, try: 1}, k.Record)
+	return nil
 }
 
 // letGoTx books what was held against the budget as what it came to: the cost, if that is
@@ -244,7 +262,7 @@ func (s *Service) letGoTx(ctx context.Context, tx *db.Tx, rec run.Record, rep Re
 		return err
 	case !started:
 		return s.Budget.ReleaseTx(ctx, tx, rid)
-	case rec.State != run.Completed:
+	case rec.State != run.Completed && !rep.Priced:
 		return s.Budget.PossibleTx(ctx, tx, rid)
 	}
 	u := rep.Usage
