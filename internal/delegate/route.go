@@ -125,6 +125,11 @@ func (s *Service) Resolve(w Want) (Harness, Route, string, error) {
 		return h, route, "", fault.New(fault.Unavailable, "%s is not on this machine: %s", h.Name, h.Missing).
 			WithHint("install it, or set harnesses.%s.program; ombud harness list shows what was found", h.Name)
 	}
+	// Seen of opencode: with a key of Anthropic it takes a model of theirs.
+	if route.Model == "" && (h.CLI == harness.OpenCode || h.CLI == harness.Pi) {
+		return h, route, "", fault.New(fault.Denied, "%s has no model of its own: it would choose one by the keys it finds, also one that runs in its vendor's harness only", h.Name).
+			WithHint("set harnesses.%s.model to PROVIDER/MODEL", h.Name)
+	}
 	return h, route, why, nil
 }
 

@@ -42,6 +42,7 @@ func TestRoutes(t *testing.T) {
 		"behind a provider":          {admit: []string{"opencode/*"}, want: Want{Harness: "opencode", Model: "anthropic/claude-opus-4-6"}, class: fault.Denied, says: "Anthropic"},
 		"behind an aggregator":       {admit: []string{"opencode/*"}, want: Want{Harness: "opencode", Model: "openrouter/google/gemini-2.5-pro"}, class: fault.Denied, says: "Google"},
 		"by another spelling":        {admit: []string{"opencode/*"}, want: Want{Harness: "opencode", Model: "x/GPT5-mini"}, class: fault.Denied, says: "OpenAI"},
+		"a choice of the program's":  {want: Want{Harness: "opencode"}, class: fault.Denied, says: "no model of its own"},
 		"of no vendor we know":       {admit: []string{"opencode/*"}, want: Want{Harness: "opencode", Model: "x/qwen3"}, route: "opencode/x/qwen3"},
 		"an agent of the operator's": {want: Want{Harness: "mine"}, route: "mine"},
 		"a flag for a model":         {admit: []string{"claude/*"}, want: Want{Harness: "claude", Model: "--dangerously"}, class: fault.Invalid},
