@@ -44,7 +44,7 @@ func mcpEcho() {
 		if err := json.Unmarshal(line, &m); err != nil {
 			return
 		}
-		result := ""
+		var result string
 		switch m.Method {
 		case "initialize":
 			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}`

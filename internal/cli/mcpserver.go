@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -229,7 +228,7 @@ func importRequest(s mcpclient.Spec) (req wire.MCPServerAddRequest, err error) {
 		req.Headers = append(req.Headers, name+"="+s.Headers[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Extra)) {
-		req.Extra = append(req.Extra, wire.MCPServerSetting{Name: name, Value: json.RawMessage(s.Extra[name])})
+		req.Extra = append(req.Extra, wire.MCPServerSetting{Name: name, Value: s.Extra[name]})
 	}
 	if len(s.Command) > 0 {
 		if req.Command, err = commandOf(s.Command); err != nil {
@@ -363,7 +362,7 @@ func diffPage(p *page, res wire.MCPServerDiffResult) {
 			p.line("")
 		}
 		p.line("%s  %s", p.strong(oneLine(x.Tool)), p.warn(x.State))
-		for _, line := range strings.Split(strings.TrimSuffix(x.Text, "\n"), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSuffix(x.Text, "\n"), "\n") {
 			switch {
 			case strings.HasPrefix(line, "+"):
 				p.line("%s", p.good(line))

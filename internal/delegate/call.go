@@ -406,11 +406,16 @@ func (s *Service) forget(w *work) error {
 	if len(native) < 16 { // too short to be told from other names
 		return fault.New(fault.Unavailable, "what %s remembers of %s cannot be found by its id", w.h.Name, w.x.ID)
 	}
-	return filepath.WalkDir(w.state, func(path string, d fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(w.state) // another session's program may be at work there, and move what is walked
+	if err != nil {
+		return fault.New(fault.Permission, "what %s remembers: %w", w.h.Name, err)
+	}
+	defer func() { _ = root.Close() }() // nothing was written to it
+	return fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.Contains(d.Name(), native) {
 			return nil //nolint:nilerr // what cannot be read is not its transcript
 		}
-		if err := os.RemoveAll(path); err != nil {
+		if err := root.RemoveAll(path); err != nil {
 			return err
 		}
 		if d.IsDir() {

@@ -140,10 +140,11 @@ func (s *Service) callDefinition(cli harness.Name) tool.Definition {
 				text += " with the tools " + tool.ShowUpTo(strings.Join(o.Tools, ", "), maxAsked)
 			}
 			text += " the task: " + tool.ShowUpTo(o.Prompt, maxAsked/2)
+			var checks strings.Builder
 			for _, c := range o.Checks {
-				text += "; and run " + whole(c)
+				checks.WriteString("; and run " + whole(c))
 			}
-			return text
+			return text + checks.String()
 		},
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Turn is one request for an answer.
-type Turn struct {
+type Turn struct { //nolint:recvcheck // read by value, made by pointer
 	API      string // "anthropic", "responses", "chat" or "gemini"
 	Model    string
 	Stream   bool

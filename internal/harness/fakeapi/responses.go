@@ -2,6 +2,7 @@ package fakeapi
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 )
@@ -215,10 +216,7 @@ func (a responses) stream(x *exchange, t *Turn, r reply) {
 
 // streamCall sends the item of a call.
 func (responses) streamCall(event func(string, object), item object) {
-	begun := object{}
-	for k, v := range item {
-		begun[k] = v
-	}
+	begun := maps.Clone(item)
 	begun["status"] = "in_progress"
 	name, field := "", ""
 	switch item["type"] {

@@ -93,7 +93,7 @@ func TestAnthropicsClientReadsEachFault(t *testing.T) {
 	for range 2 {
 		_, err := c.Messages.New(t.Context(), messages())
 		e, is := errors.AsType[*sdk.Error](err)
-		if !is || e.StatusCode != 429 || string(e.Type()) != "rate_limit_error" || e.Response.Header.Get("retry-after") != "3" || e.RequestID == "" {
+		if !is || e.StatusCode != http.StatusTooManyRequests || string(e.Type()) != "rate_limit_error" || e.Response.Header.Get("retry-after") != "3" || e.RequestID == "" {
 			t.Errorf("%#v", err)
 		}
 	}

@@ -212,7 +212,7 @@ func TestWhatIsAskedBesides(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = a.Body.Close()
-	if a.StatusCode != 200 {
+	if a.StatusCode != http.StatusOK {
 		t.Errorf("hello: %d", a.StatusCode)
 	}
 	if status, body, _ := post(t, run, "/v1/messages/count_tokens", run.Key, "x-api-key", `{}`); status != 200 || body != `{"input_tokens":100}` {
@@ -221,7 +221,7 @@ func TestWhatIsAskedBesides(t *testing.T) {
 	if status, _, _ := post(t, run, "/v1/nothing", run.Key, "authorization", `{}`); status != 404 {
 		t.Errorf("%d", status)
 	}
-	if got := run.Requests(); len(got) != 3 || got[0].Method != "HEAD" || got[0].Path != "/api/hello" || len(run.Turns()) != 0 {
+	if got := run.Requests(); len(got) != 3 || got[0].Method != http.MethodHead || got[0].Path != "/api/hello" || len(run.Turns()) != 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -304,7 +304,7 @@ func (c *conn) takeOne(line []byte) error {
 	m, err := jsonrpc.DecodeMessage(line)
 	if err != nil {
 		c.noisy(string(line[:min(len(line), 4*maxExcerpt)]))
-		return nil
+		return nil //nolint:nilerr // a line that is no message is noise
 	}
 	c.heard.Add(1)
 	switch m := m.(type) {

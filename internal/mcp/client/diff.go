@@ -60,7 +60,7 @@ func (i Item) lines() []string {
 			return
 		}
 		out = append(out, what+":")
-		for _, line := range strings.Split(guard.CleanText(text), "\n") {
+		for line := range strings.SplitSeq(guard.CleanText(text), "\n") {
 			out = append(out, "  "+line)
 		}
 	}
@@ -175,9 +175,9 @@ func edit(a, b []string) (out []edited) {
 	for i := range common {
 		common[i] = make([]int32, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
+	for i, one := range slices.Backward(a) {
+		for j, other := range slices.Backward(b) {
+			if one == other {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])

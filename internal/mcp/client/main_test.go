@@ -69,17 +69,15 @@ func (a *actor) raw(s string) {
 }
 
 func (a *actor) next() request {
-	for {
-		line, err := a.in.ReadBytes('\n')
-		if err != nil {
-			a.bye()
-		}
-		var r request
-		if err := json.Unmarshal(line, &r); err != nil {
-			panic(err)
-		}
-		return r
+	line, err := a.in.ReadBytes('\n')
+	if err != nil {
+		a.bye()
 	}
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil {
+		panic(err)
+	}
+	return r
 }
 
 // bye is what it does when its input ends.

@@ -99,11 +99,10 @@ func NewHTTP(g Gate, c HTTPConfig) *HTTP {
 
 // ServeHTTP implements http.Handler.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := strings.TrimSuffix(r.URL.Path, "/")
-	switch {
-	case path == MetaPath || path == MetaPath+Path:
+	switch strings.TrimSuffix(r.URL.Path, "/") {
+	case MetaPath, MetaPath + Path:
 		h.meta(w, r)
-	case path == Path:
+	case Path:
 		h.speak(w, r)
 	default:
 		refuse(w, http.StatusNotFound, fault.NotFound, "there is nothing here")

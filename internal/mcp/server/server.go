@@ -161,10 +161,7 @@ func (s *speaker) await(ctx context.Context, c Call, state *atomic.Value) (wire.
 		if left <= 0 {
 			return res, nil
 		}
-		c.Wait = min(left, s.cfg.Tell)
-		if c.Wait < time.Second { // the wire counts in seconds
-			c.Wait = time.Second
-		}
+		c.Wait = max(min(left, s.cfg.Tell), time.Second) // the wire counts in seconds
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 func Serve(ctx context.Context, s *mcp.Server, in io.Reader, out io.Writer) error {
 	err := s.Run(ctx, &streams{in: in, out: out, grace: grace})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
-		return nil
+		return nil //nolint:nilerr // both are how it ends
 	}
 	return err
 }
