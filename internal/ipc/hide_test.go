@@ -73,6 +73,7 @@ func TestEveryMethodHidesWhatIsSecret(t *testing.T) {
 	allowed := map[string]string{
 		"runs.receipt": "it is signed", "audit.anchor": "it is signed", "audit.export": "it is signed",
 		"adapter.add": "its answer is the one place where it is told", "vault.recoverykey": "its answer is the one place where it is told",
+		"mcpclient.add": "its answer is the one place where it is told", "mcpclient.lend": "its answer is the one place where it is told",
 	}
 	r := redact.New()
 	r.Register("known", []byte(sekret))
