@@ -35,9 +35,9 @@ type heard struct {
 	addr string
 }
 
-func listen(t *testing.T, more string) *heard {
+func listen(t *testing.T) *heard {
 	t.Helper()
-	o := options(t, more+"listen: {address: '127.0.0.1:0'}\n")
+	o := options(t, "listen: {address: '127.0.0.1:0'}\n")
 	d, err := open(t.Context(), o, turn{})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func signature(secret, body string) string {
 
 func TestADaemonListensAndShowsIt(t *testing.T) {
 	t.Parallel()
-	h := listen(t, "")
+	h := listen(t)
 	c := wire.NewClient(h.d.o.Instance.Socket())
 	if s, err := c.SystemStatus(t.Context()); err != nil || fmt.Sprint(s.Listeners) != fmt.Sprint([]string{h.d.o.Instance.Socket(), h.d.o.Instance.AgentSocket(), h.addr}) {
 		t.Errorf("status says it listens on %v, %v", s.Listeners, err)
@@ -148,7 +148,7 @@ func TestAChosenPortThatIsTakenKeepsTheDaemonFromStarting(t *testing.T) {
 // A token that is also the secret of a webhook was only warned of elsewhere: oc#20809.
 func TestAnAdminTokenIsNoSecretOfAWebhookAndNotShort(t *testing.T) {
 	t.Parallel()
-	h := listen(t, "")
+	h := listen(t)
 	c := wire.NewClient(h.d.o.Instance.Socket())
 	for name, value := range map[string]string{"gh": "one and the same secret", "same": "one and the same secret", "short": "sesame", "good": "0123456789abcdef0123456789abcdef"} {
 		if _, err := c.SecretSet(t.Context(), wire.SecretSetRequest{Name: name, Value: []byte(value)}); err != nil {

@@ -122,7 +122,9 @@ func TestAServerOfMCPFromAddToCall(t *testing.T) {
 		t.Errorf("the inbox says %q, %v", inbox.Notices, err)
 	}
 	health, err := c.IntegrationsList(ctx, wire.IntegrationsRequest{Check: true})
-	if err != nil || !slices.ContainsFunc(health.Integrations, func(i wire.Integration) bool { return i.Name == "MCP server py" && strings.Contains(i.Reason, "offers other tools") }) {
+	if err != nil || !slices.ContainsFunc(health.Integrations, func(i wire.Integration) bool {
+		return i.Name == "MCP server py" && strings.Contains(i.Reason, "offers other tools")
+	}) {
 		t.Errorf("integrations: %+v, %v", health.Integrations, err)
 	}
 	doctor, err := c.DoctorRun(ctx)

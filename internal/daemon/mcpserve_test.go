@@ -56,9 +56,9 @@ func said(t *testing.T, c *mcp.ClientSession, tool, input string) (text string, 
 	return text, res.IsError
 }
 
-func grantTo(t *testing.T, c *wire.Client, subject, scope, effect string) {
+func grantTo(t *testing.T, c *wire.Client, scope, effect string) {
 	t.Helper()
-	if _, err := c.CapsGrant(t.Context(), wire.CapsGrantRequest{Subject: subject, Scope: scope, Effect: effect}); err != nil {
+	if _, err := c.CapsGrant(t.Context(), wire.CapsGrantRequest{Subject: "mcp:claude", Scope: scope, Effect: effect}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -86,7 +86,7 @@ func approveNext(ctx context.Context, c *wire.Client) error {
 
 func TestACodingAgentUsesWhatItWasGranted(t *testing.T) {
 	t.Parallel()
-	h := listen(t, "")
+	h := listen(t)
 	ctx := t.Context()
 	op := wire.NewClient(h.d.o.Instance.Socket())
 	if _, err := op.CapsGrant(ctx, wire.CapsGrantRequest{Subject: "mcp:claude", Scope: "time.read"}); !fault.Is(err, fault.NotFound) {
@@ -101,8 +101,8 @@ func TestACodingAgentUsesWhatItWasGranted(t *testing.T) {
 		if text, failed := said(t, c, "time_now", "{}"); !failed || !strings.Contains(text, "ombud caps grant mcp:claude 'time.read'") {
 			t.Errorf("nothing was granted: %s", text)
 		}
-		grantTo(t, op, "mcp:claude", "time.read", "")
-		grantTo(t, op, "mcp:claude", "memory.write", "ask")
+		grantTo(t, op, "time.read", "")
+		grantTo(t, op, "memory.write", "ask")
 		list, err := c.ListTools(ctx, nil)
 		if err != nil || len(list.Tools) < 2 {
 			t.Errorf("%+v, %v", list, err)
@@ -136,7 +136,7 @@ func TestACodingAgentUsesWhatItWasGranted(t *testing.T) {
 			}
 		}
 	}
-	grantTo(t, op, "mcp:claude", "time.read", "")
+	grantTo(t, op, "time.read", "")
 	old := speak(t, h.addr, added.Token, "2025-11-25")
 	if _, err := op.MCPClientRemove(ctx, wire.MCPClientRequest{Name: "claude"}); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestSessionsEndWithTheDaemonAndClientsDoNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		grantTo(t, op, "mcp:claude", "time.read", "")
+		grantTo(t, op, "time.read", "")
 		token = added.Token
 		if _, session = post(d, token, "", hello); session == "" {
 			t.Fatal("no session")

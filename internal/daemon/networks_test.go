@@ -30,7 +30,7 @@ func TestAConversationOnEachNetwork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := listen(t, "")
+			h := listen(t)
 			c := wire.NewClient(h.d.o.Instance.Socket())
 			p := begin(t, h)
 			if _, err := c.ChannelAdd(t.Context(), p.add); err != nil {

@@ -30,7 +30,7 @@ var ask = map[string]struct{ path, body, header string }{
 }
 
 // post sends a request as it is written and returns status and body.
-func post(t *testing.T, run *Run, path, key, header, body string) (int, string, http.Header) {
+func post(t *testing.T, run *Run, path, key, header, body string) (int, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, run.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -50,7 +50,7 @@ func post(t *testing.T, run *Run, path, key, header, body string) (int, string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.StatusCode, string(raw), a.Header
+	return a.StatusCode, string(raw)
 }
 
 // compact is JSON without its spaces.

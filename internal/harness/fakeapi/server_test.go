@@ -16,15 +16,15 @@ func TestEachAPIAnswersAndTakesOnlyItsRunsKey(t *testing.T) {
 			t.Parallel()
 			s := New(t)
 			run, other := s.Run(Plain()), s.Run(Says("something else"))
-			if status, body, _ := post(t, run, q.path, run.Key, q.header, q.body); status != 200 || !strings.Contains(body, Text) {
+			if status, body := post(t, run, q.path, run.Key, q.header, q.body); status != 200 || !strings.Contains(body, Text) {
 				t.Errorf("%d %s", status, body)
 			}
 			for _, key := range []string{"", "wrong", other.Key} {
-				if status, body, _ := post(t, run, q.path, key, q.header, q.body); status != 401 || !strings.Contains(strings.ToLower(body), "auth") {
+				if status, body := post(t, run, q.path, key, q.header, q.body); status != 401 || !strings.Contains(strings.ToLower(body), "auth") {
 					t.Errorf("key %q: %d %s", key, status, body)
 				}
 			}
-			if status, body, _ := post(t, other, q.path, other.Key, q.header, q.body); status != 200 || !strings.Contains(body, "something else") {
+			if status, body := post(t, other, q.path, other.Key, q.header, q.body); status != 200 || !strings.Contains(body, "something else") {
 				t.Errorf("the other run: %d %s", status, body)
 			}
 			if n := len(other.Requests()); n != 1 {
@@ -86,7 +86,7 @@ func TestAWrongShapeIsRefused(t *testing.T) {
 	} {
 		q := ask[c.api]
 		run := begin(t, Plain())
-		if status, body, _ := post(t, run, q.path, run.Key, q.header, c.body); status != 400 || !strings.Contains(body, "error") {
+		if status, body := post(t, run, q.path, run.Key, q.header, c.body); status != 400 || !strings.Contains(body, "error") {
 			t.Errorf("%s, %s: %d %s", c.api, c.what, status, body)
 		}
 		if len(run.Turns()) != 0 {
@@ -101,11 +101,11 @@ func TestGeminiIsLedThroughAToolAndDeclined(t *testing.T) {
 	const user = `{"role":"user","parts":[{"text":"go"}]}`
 	run := begin(t, UseTool("shell", map[string]string{"command": "ls"}))
 	const path = "/v1beta/models/flash:streamGenerateContent?alt=sse"
-	_, body, _ := post(t, run, path, run.Key, "x-goog-api-key", `{`+tools+`"contents":[`+user+`]}`)
+	_, body := post(t, run, path, run.Key, "x-goog-api-key", `{`+tools+`"contents":[`+user+`]}`)
 	if !strings.Contains(body, `"functionCall":{"args":{"command":"ls"},"name":"run_shell"}`) || !strings.Contains(body, `"cachedContentTokenCount":20`) || strings.Contains(body, "event:") {
 		t.Errorf("%s", body)
 	}
-	_, body, _ = post(t, run, path, run.Key, "x-goog-api-key", `{`+tools+`"contents":[`+user+`,{"role":"model","parts":[{"functionCall":{"name":"run_shell","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"run_shell","response":{"output":"a.txt"}}}]}]}`)
+	_, body = post(t, run, path, run.Key, "x-goog-api-key", `{`+tools+`"contents":[`+user+`,{"role":"model","parts":[{"functionCall":{"name":"run_shell","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"run_shell","response":{"output":"a.txt"}}}]}]}`)
 	if strings.Contains(body, "functionCall") || !strings.Contains(body, `"finishReason":"STOP"`) {
 		t.Errorf("%s", body)
 	}
@@ -113,10 +113,10 @@ func TestGeminiIsLedThroughAToolAndDeclined(t *testing.T) {
 		t.Errorf("kept %+v", got)
 	}
 	run = begin(t, Declines())
-	if _, body, _ := post(t, run, path, run.Key, "x-goog-api-key", `{"contents":[`+user+`]}`); !strings.Contains(body, `"finishReason":"SAFETY"`) {
+	if _, body := post(t, run, path, run.Key, "x-goog-api-key", `{"contents":[`+user+`]}`); !strings.Contains(body, `"finishReason":"SAFETY"`) {
 		t.Errorf("%s", body)
 	}
-	_, body, _ = post(t, run, "/v1beta/models/flash:generateContent", run.Key, "x-goog-api-key", `{"generationConfig":{"responseJsonSchema":{"properties":{"next_speaker":{}}}},"contents":[`+user+`]}`)
+	_, body = post(t, run, "/v1beta/models/flash:generateContent", run.Key, "x-goog-api-key", `{"generationConfig":{"responseJsonSchema":{"properties":{"next_speaker":{}}}},"contents":[`+user+`]}`)
 	if !strings.Contains(body, `next_speaker\":\"user`) {
 		t.Errorf("%s", body)
 	}
@@ -191,7 +191,7 @@ func TestNamespacesAndTextsOfResponses(t *testing.T) {
 		{CallOf("search", map[string]string{"query": "a"}), []string{`"type":"tool_search_call"`, `"arguments":{"query":"a"}`}},
 	} {
 		run := begin(t, UseTools(c.call))
-		_, body, _ := post(t, run, "/v1/responses", run.Key, "authorization", `{"model":"m","stream":true,"input":"hi",`+tools+`}`)
+		_, body := post(t, run, "/v1/responses", run.Key, "authorization", `{"model":"m","stream":true,"input":"hi",`+tools+`}`)
 		for _, want := range c.want {
 			if !strings.Contains(body, want) {
 				t.Errorf("%+v: no %s in %s", c.call, want, body)
@@ -215,10 +215,10 @@ func TestWhatIsAskedBesides(t *testing.T) {
 	if a.StatusCode != http.StatusOK {
 		t.Errorf("hello: %d", a.StatusCode)
 	}
-	if status, body, _ := post(t, run, "/v1/messages/count_tokens", run.Key, "x-api-key", `{}`); status != 200 || body != `{"input_tokens":100}` {
+	if status, body := post(t, run, "/v1/messages/count_tokens", run.Key, "x-api-key", `{}`); status != 200 || body != `{"input_tokens":100}` {
 		t.Errorf("%d %s", status, body)
 	}
-	if status, _, _ := post(t, run, "/v1/nothing", run.Key, "authorization", `{}`); status != 404 {
+	if status, _ := post(t, run, "/v1/nothing", run.Key, "authorization", `{}`); status != 404 {
 		t.Errorf("%d", status)
 	}
 	if got := run.Requests(); len(got) != 3 || got[0].Method != http.MethodHead || got[0].Path != "/api/hello" || len(run.Turns()) != 0 {
