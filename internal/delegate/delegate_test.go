@@ -26,7 +26,7 @@ func TestACallIsWhatItsCodingAgentSays(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		h := open(t, d)
-		res := h.call(CallTool, map[string]any{"prompt": "what is it?", "harness": "claude"})
+		res := h.call(CallTool, callInput{Prompt: "what is it?", Harness: "claude"})
 		if res.Status != act.OK || !strings.Contains(res.Text, "42") || !strings.Contains(res.Text, "$0.001,") {
 			t.Errorf("the call came to %+v", res)
 		}
@@ -66,7 +66,7 @@ func TestWhatEndsInTheBackgroundWakesItsConversationOnce(t *testing.T) {
 				return harness.Record{Outcome: harness.Killed}, nil
 			}
 		})
-		res := h.call(CallTool, map[string]any{"prompt": "take long", "background": true})
+		res := h.call(CallTool, callInput{Prompt: "take long", Background: true})
 		if res.Status != act.OK || !strings.HasPrefix(res.Text, "begun as run_") {
 			t.Fatalf("the call came to %+v", res)
 		}
@@ -100,7 +100,7 @@ func TestADelegationGoesOnByItsSession(t *testing.T) {
 			}
 			return done(task, "went on", 1500), nil
 		})
-		id := h.begin(CallTool, map[string]any{"prompt": "build it", "harness": "claude"})
+		id := h.begin(CallTool, callInput{Prompt: "build it", Harness: "claude"})
 		<-began
 		h.halt()
 		h.boot()
@@ -135,7 +135,7 @@ func TestASessionThatNobodyKeptIsBegunAnew(t *testing.T) {
 		}
 		return done(task, "anew", 100), nil
 	})
-	id := h.begin(CallTool, map[string]any{"prompt": "build it", "harness": "claude"})
+	id := h.begin(CallTool, callInput{Prompt: "build it", Harness: "claude"})
 	<-began
 	h.halt()
 	h.boot()
@@ -161,7 +161,7 @@ func TestAProgramIsToldThatItWasInterruptedAlsoInANewSession(t *testing.T) {
 		}
 		return done(task, "went on", 100), nil
 	})
-	id := h.begin(CallTool, map[string]any{"prompt": "build it", "harness": "codex"})
+	id := h.begin(CallTool, callInput{Prompt: "build it", Harness: "codex"})
 	<-began
 	h.halt()
 	h.boot()
@@ -175,7 +175,7 @@ func TestAProgramIsToldThatItWasInterruptedAlsoInANewSession(t *testing.T) {
 func TestTwoRunsNeverShareASessionAtOnce(t *testing.T) {
 	t.Parallel()
 	h := open(t, dbtest.SQLite(t))
-	h.call(CallTool, map[string]any{"prompt": "begin", "harness": "claude"})
+	h.call(CallTool, callInput{Prompt: "begin", Harness: "claude"})
 	x, _ := h.last()
 	cost := int64(1000)
 	var mu sync.Mutex
@@ -187,7 +187,7 @@ func TestTwoRunsNeverShareASessionAtOnce(t *testing.T) {
 	})
 	var turns []string
 	for range 8 {
-		turns = append(turns, h.begin(CallTool, map[string]any{"prompt": "more", "session": x.Session}))
+		turns = append(turns, h.begin(CallTool, callInput{Prompt: "more", Session: x.Session}))
 	}
 	for _, id := range turns {
 		if res := h.end(id); res.Status != act.OK {
@@ -221,12 +221,12 @@ func TestASessionIsItsOwners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, in := range map[string]map[string]any{
-		"no session":            {"prompt": "x", "session": other.ID},
-		"is one of claude":      {"prompt": "x", "session": far.ID, "harness": "codex"},
-		"works in":              {"prompt": "x", "session": far.ID, "dir": filepath.Dir(h.cfg.Workspace)},
-		"kept by another":       {"prompt": "x", "session": far.ID},
-		`no session "ses_none"`: {"prompt": "x", "session": "ses_none"},
+	for want, in := range map[string]callInput{
+		"no session":            {Prompt: "x", Session: other.ID},
+		"is one of claude":      {Prompt: "x", Session: far.ID, Harness: "codex"},
+		"works in":              {Prompt: "x", Session: far.ID, Dir: filepath.Dir(h.cfg.Workspace)},
+		"kept by another":       {Prompt: "x", Session: far.ID},
+		`no session "ses_none"`: {Prompt: "x", Session: "ses_none"},
 	} {
 		if res := h.call(CallTool, in); res.Status == act.OK || !strings.Contains(res.Text, want) {
 			t.Errorf("want %q, the call came to %s %s", want, res.Status, res.Text)
@@ -245,7 +245,7 @@ func TestWhatARouteRefusesIsNeverGivenToAnother(t *testing.T) {
 		r.Outcome, r.Reason = harness.Refused, "refusal"
 		return r, nil
 	})
-	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude"})
 	if res.Status != act.OK || !strings.Contains(res.Text, "claude/lab-1: refused") {
 		t.Errorf("%+v", res)
 	}
@@ -262,7 +262,7 @@ func TestAProgramThatIsNotLoggedInIsNotStarted(t *testing.T) {
 	t.Parallel()
 	h := open(t, dbtest.SQLite(t))
 	h.stage.login = child.LoginNo
-	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude"})
 	if res.Status != act.Failed || res.Class != fault.Unavailable || !strings.Contains(res.Text, "not logged in") {
 		t.Errorf("%+v", res)
 	}
@@ -283,7 +283,7 @@ func TestWhatACancelledProgramMayHaveCostIsHeld(t *testing.T) {
 		<-ctx.Done()
 		return harness.Record{Outcome: harness.Killed}, nil
 	})
-	h.call(CallTool, map[string]any{"prompt": "x", "background": true})
+	h.call(CallTool, callInput{Prompt: "x", Background: true})
 	<-began
 	list, err := h.List(t.Context(), 1)
 	if err == nil {
@@ -311,7 +311,7 @@ func TestACostNobodyKnowsIsCounted(t *testing.T) {
 		r.Cost = harness.Cost{}
 		return r, nil
 	})
-	if res := h.call(CodexTool, map[string]any{"prompt": "x"}); !strings.Contains(res.Text, "cost unknown") {
+	if res := h.call(CodexTool, callInput{Prompt: "x"}); !strings.Contains(res.Text, "cost unknown") {
 		t.Errorf("%+v", res)
 	}
 	if spent, reserved, possible, unknown := h.spent(); spent+reserved+possible != 0 || unknown != 1 {
@@ -328,7 +328,7 @@ func TestADelegationOverTheBudgetIsNotBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	h.call(CallTool, callInput{Prompt: "x", Harness: "claude"})
 	if got := h.stage.started()[0].BudgetMicroUSD; got != 1_000_000 {
 		t.Errorf("it may cost %d, and 1000000 is left", got)
 	}
@@ -338,7 +338,7 @@ func TestADelegationOverTheBudgetIsNotBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"}); res.Class != fault.Denied || !strings.Contains(res.Text, "day") {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude"}); res.Class != fault.Denied || !strings.Contains(res.Text, "day") {
 		t.Errorf("%+v", res)
 	}
 }
@@ -347,16 +347,16 @@ func TestWhoMayNotGiveWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	h := open(t, dbtest.SQLite(t))
 	h.mayUse(rule(policy.Allow, "harness:claude"), rule(policy.Allow, "fs.read:"+h.cfg.Workspace+"/**"))
-	for name, in := range map[string]map[string]any{
-		"another harness":   {"prompt": "x", "harness": "codex"},
-		"another directory": {"prompt": "x", "harness": "claude", "dir": filepath.Dir(h.cfg.Workspace)},
-		"writing":           {"prompt": "x", "harness": "claude", "write": true},
+	for name, in := range map[string]callInput{
+		"another harness":   {Prompt: "x", Harness: "codex"},
+		"another directory": {Prompt: "x", Harness: "claude", Dir: filepath.Dir(h.cfg.Workspace)},
+		"writing":           {Prompt: "x", Harness: "claude", Write: true},
 	} {
 		if res := h.call(CallTool, in); res.Status != act.Refused || res.Class != fault.Denied {
 			t.Errorf("%s: %s %s", name, res.Status, res.Text)
 		}
 	}
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"}); res.Status != act.OK {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude"}); res.Status != act.OK {
 		t.Errorf("%+v", res)
 	}
 }
@@ -376,7 +376,7 @@ func TestWhatAProgramAsksIsDecidedLikeACall(t *testing.T) {
 			return done(task, "42", 10), nil
 		})
 		for _, decision := range []approval.Decision{approval.Approve, approval.Deny} {
-			id := h.begin(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+			id := h.begin(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 			if a := <-answers; !a.Allow {
 				t.Errorf("an edit: %+v", a)
 			}
@@ -411,7 +411,7 @@ func TestAQuestionOfAProgramThatDiedIsWithdrawn(t *testing.T) {
 		}
 		return done(task, "42", 10), nil
 	})
-	id := h.begin(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	id := h.begin(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 	h.decide(h.question(), approval.Approve) // that it may be given at all
 	first := h.question()
 	h.halt()
@@ -461,7 +461,7 @@ func TestToolsAreLentByATokenThatEndsWithTheProgram(t *testing.T) {
 		}
 		return done(task, "42", 10), nil
 	})
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "tools": []string{"codex.*"}}); res.Status != act.OK {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Tools: []string{"codex.*"}}); res.Status != act.OK {
 		t.Errorf("%+v", res)
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {

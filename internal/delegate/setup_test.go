@@ -331,7 +331,7 @@ func (h *house) turn(ctx context.Context, r *run.Run) ([]byte, error) {
 }
 
 // begin starts a turn that makes one call.
-func (h *house) begin(name string, input any) string {
+func (h *house) begin(name string, input callInput) string {
 	h.t.Helper()
 	raw, err := json.Marshal(input)
 	if err != nil {
@@ -360,7 +360,7 @@ func (h *house) end(id string) (res act.Result) {
 	return res
 }
 
-func (h *house) call(name string, input any) act.Result {
+func (h *house) call(name string, input callInput) act.Result {
 	h.t.Helper()
 	return h.end(h.begin(name, input))
 }

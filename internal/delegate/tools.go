@@ -61,19 +61,19 @@ const karmaxSchema = `{"type":"object","additionalProperties":false,"required":[
 
 // callInput is the input of all three; each schema lets in what it knows.
 type callInput struct {
-	Prompt     string   `json:"prompt"`
-	Harness    string   `json:"harness"`
-	Model      string   `json:"model"`
-	Dir        string   `json:"dir"`
-	WorkingDir string   `json:"working_dir"`
-	Write      bool     `json:"write"`
-	Session    string   `json:"session"`
-	SessionID  string   `json:"session_id"`
-	Background bool     `json:"background"`
-	Ephemeral  bool     `json:"ephemeral"`
-	Seconds    int      `json:"timeout_s"`
-	Tools      []string `json:"tools"`
-	Checks     []string `json:"checks"`
+	Prompt     string   `json:"prompt,omitempty"`
+	Harness    string   `json:"harness,omitempty"`
+	Model      string   `json:"model,omitempty"`
+	Dir        string   `json:"dir,omitempty"`
+	WorkingDir string   `json:"working_dir,omitempty"`
+	Write      bool     `json:"write,omitempty"`
+	Session    string   `json:"session,omitempty"`
+	SessionID  string   `json:"session_id,omitempty"`
+	Background bool     `json:"background,omitempty"`
+	Ephemeral  bool     `json:"ephemeral,omitempty"`
+	Seconds    int      `json:"timeout_s,omitempty"`
+	Tools      []string `json:"tools,omitempty"`
+	Checks     []string `json:"checks,omitempty"`
 }
 
 // Order is what is asked for, by whoever asks.

@@ -98,7 +98,7 @@ func TestWhatIsWrittenComesBackAsAPatch(t *testing.T) {
 		git(t, task.Dir, "init", "-q")
 		return done(task, "built", 10), nil
 	})
-	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 	x, rep := h.last()
 	if res.Status != act.OK || len(rep.Files) != 4 || rep.Dirty != 2 || rep.Tree == "" {
 		t.Fatalf("%+v\n%+v", res.Text, rep)
@@ -137,7 +137,7 @@ func TestAPatchThatDoesNotFitChangesNothing(t *testing.T) {
 		write(t, task.Dir, "z.txt", "new\n")
 		return done(task, "built", 10), nil
 	})
-	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 	x, _ := h.last()
 	write(t, dir, "a.txt", "one\nmine\n")
 	id, err := h.Apply(t.Context(), x.Run)
@@ -163,10 +163,10 @@ func TestASessionGoesOnWritingWhereItWrote(t *testing.T) {
 		write(t, task.Dir, "file"+string(rune('0'+len(trees))), "x\n")
 		return done(task, "built", 10), nil
 	})
-	in := map[string]any{"prompt": "x", "harness": "claude", "write": true, "dir": filepath.Join(h.cfg.Workspace, "sub")}
+	in := callInput{Prompt: "x", Harness: "claude", Write: true, Dir: filepath.Join(h.cfg.Workspace, "sub")}
 	h.call(CallTool, in)
 	x, _ := h.last()
-	in["session"] = x.Session
+	in.Session = x.Session
 	if res := h.call(CallTool, in); res.Status != act.OK {
 		t.Fatalf("%+v", res)
 	}
@@ -212,7 +212,7 @@ func TestAWorktreeThatWasBegunIsBegunAnew(t *testing.T) {
 func TestWritingNeedsACommit(t *testing.T) {
 	t.Parallel()
 	h := open(t, dbtest.SQLite(t))
-	in := map[string]any{"prompt": "x", "harness": "claude", "write": true}
+	in := callInput{Prompt: "x", Harness: "claude", Write: true}
 	if res := h.call(CallTool, in); res.Class != fault.Invalid || !strings.Contains(res.Text, "no git repository") {
 		t.Errorf("%+v", res)
 	}
@@ -233,7 +233,7 @@ func TestWhatIsForgottenIsGone(t *testing.T) {
 		write(t, filepath.Dir(other), filepath.Base(other), "not mine")
 		return done(task, "42", 10), nil
 	})
-	if res := h.call(ClaudeTool, map[string]any{"prompt": "x", "ephemeral": true}); res.Status != act.OK {
+	if res := h.call(ClaudeTool, callInput{Prompt: "x", Ephemeral: true}); res.Status != act.OK {
 		t.Fatalf("%+v", res)
 	}
 	if _, err := os.Stat(mine); !os.IsNotExist(err) {
@@ -258,7 +258,7 @@ func TestManyWriteInOneRepositoryAtOnce(t *testing.T) {
 	})
 	var turns []string
 	for range 12 {
-		turns = append(turns, h.begin(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}))
+		turns = append(turns, h.begin(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true}))
 	}
 	for _, turn := range turns {
 		if res := h.end(turn); res.Status != act.OK {
@@ -292,7 +292,7 @@ func TestAHalfMadeWorktreeIsInNobodysWay(t *testing.T) {
 	x, tree := half(h.cfg.Home)
 	write(t, tree.own(), "commondir", "")
 	_, others := half("home_other")
-	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 	if _, rep := h.last(); res.Status != act.OK || len(rep.Files) != 0 {
 		t.Errorf("%s %+v", res.Text, rep.Files)
 	}
@@ -325,7 +325,7 @@ func TestAnIndexOfBeforeIsRemoved(t *testing.T) {
 		write(t, task.Dir, "a.txt", "changed\n")
 		return done(task, "built", 10), nil
 	})
-	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 	_, rep := h.last()
 	if left, err := os.ReadDir(h.cfg.Trees); res.Status != act.OK || len(rep.Files) != 1 || err != nil || len(left) != 1 {
 		t.Errorf("%s %+v, left are %v %v", res.Text, rep.Files, left, err)

@@ -33,12 +33,12 @@ func TestALinkInAWorktreeOpensNothing(t *testing.T) {
 		}
 		return done(task, "built", 10), nil
 	})
-	in := map[string]any{"prompt": "x", "harness": "claude", "write": true, "dir": filepath.Join(h.cfg.Workspace, "sub")}
+	in := callInput{Prompt: "x", Harness: "claude", Write: true, Dir: filepath.Join(h.cfg.Workspace, "sub")}
 	if res := h.call(CallTool, in); res.Status != act.OK {
 		t.Fatalf("%+v", res)
 	}
 	_, rep := h.last()
-	in["session"] = rep.Session
+	in.Session = rep.Session
 	if res := h.call(CallTool, in); res.Status == act.OK || !strings.Contains(res.Text, "link to elsewhere") {
 		t.Errorf("it went on with %+v", res.Text)
 	}
@@ -56,7 +56,7 @@ func TestADirectoryThatBecameALinkIsNotReadOn(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "dir": dir}); res.Status != act.OK {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Dir: dir}); res.Status != act.OK {
 		t.Fatalf("%+v", res)
 	}
 	_, rep := h.last()
@@ -66,7 +66,7 @@ func TestADirectoryThatBecameALinkIsNotReadOn(t *testing.T) {
 	if err := os.Symlink(t.TempDir(), dir); err != nil {
 		t.Fatal(err)
 	}
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "session": rep.Session}); res.Status == act.OK {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Session: rep.Session}); res.Status == act.OK {
 		t.Errorf("it went on with %+v", res.Text)
 	}
 }
@@ -86,7 +86,7 @@ func TestAWorktreeStaysTiedToItsRepository(t *testing.T) {
 		write(t, task.Dir, "a.txt", "changed\n")
 		return done(task, "built", 10), nil
 	})
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}); res.Status != act.OK || !strings.Contains(res.Text, ".git") {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true}); res.Status != act.OK || !strings.Contains(res.Text, ".git") {
 		t.Fatalf("%+v", res)
 	}
 	_, rep := h.last()
@@ -110,7 +110,7 @@ func TestAPatchKeepsEveryByte(t *testing.T) {
 		write(t, task.Dir, "n\xe9.txt", latin)
 		return done(task, "built", 10), nil
 	})
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}); res.Status != act.OK {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true}); res.Status != act.OK {
 		t.Fatalf("%+v", res)
 	}
 	x, _ := h.last()
@@ -140,7 +140,7 @@ func TestALongReportIsShortened(t *testing.T) {
 		}
 		return done(task, answer, 10), nil
 	})
-	if res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true}); res.Status != act.OK || !strings.Contains(res.Text, "shortened") {
+	if res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true}); res.Status != act.OK || !strings.Contains(res.Text, "shortened") {
 		t.Fatalf("%+v", res)
 	}
 	x, rep := h.last()
@@ -166,9 +166,9 @@ func TestASessionItsProgramNeverBeganIsBegun(t *testing.T) {
 		}
 		return done(task, "begun", 100), nil
 	})
-	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	h.call(CallTool, callInput{Prompt: "x", Harness: "claude"})
 	first, _ := h.last()
-	res := h.call(CallTool, map[string]any{"prompt": "y", "harness": "claude", "session": first.Session})
+	res := h.call(CallTool, callInput{Prompt: "y", Harness: "claude", Session: first.Session})
 	if x, rep := h.last(); res.Status != act.OK || rep.Answer != "begun" || x.MicroUSD != 100 || len(h.stage.started()) != 3 {
 		t.Errorf("%s\n%+v", res.Text, rep)
 	}
@@ -192,9 +192,9 @@ func TestACountThatBeginsAnewIsBooked(t *testing.T) {
 		}
 		return done(task, "anew", int64(100*len(h.stage.started()))), nil
 	})
-	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude"})
+	h.call(CallTool, callInput{Prompt: "x", Harness: "claude"})
 	x, _ := h.last()
-	in := map[string]any{"prompt": "y", "harness": "claude", "session": x.Session}
+	in := callInput{Prompt: "y", Harness: "claude", Session: x.Session}
 	id := h.begin(CallTool, in)
 	<-began
 	h.halt()
@@ -216,7 +216,7 @@ func TestTokensOfBeforeAreSwept(t *testing.T) {
 	state := filepath.Join(h.cfg.State, "claude")
 	write(t, state, tokenFile+"1", "token")
 	write(t, state, "kept", "x")
-	h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "tools": []string{"codex.*"}})
+	h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Tools: []string{"codex.*"}})
 	left, err := os.ReadDir(state)
 	if err != nil || len(left) != 1 || left[0].Name() != "kept" {
 		t.Errorf("left are %v, %v", left, err)
@@ -270,13 +270,13 @@ func TestASessionGoesOnAfterItsPatchWasApplied(t *testing.T) {
 		write(t, task.Dir, "new"+strconv.Itoa(n)+".txt", "x\n")
 		return done(task, "built", 10), nil
 	})
-	in := map[string]any{"prompt": "x", "harness": "claude", "write": true}
+	in := callInput{Prompt: "x", Harness: "claude", Write: true}
 	for n := range 3 {
 		if res := h.call(CallTool, in); res.Status != act.OK {
 			t.Fatalf("%+v", res)
 		}
 		x, rep := h.last()
-		if in["session"] = x.Session; len(rep.Files) != 2 {
+		if in.Session = x.Session; len(rep.Files) != 2 {
 			t.Errorf("told are %+v", rep.Files)
 		}
 		id, err := h.Apply(t.Context(), x.Run)
@@ -308,7 +308,7 @@ func TestARepositoryInAWorktreeIsTold(t *testing.T) {
 		write(t, task.Dir, "a.txt", "changed\n")
 		return done(task, "built", 10), nil
 	})
-	res := h.call(CallTool, map[string]any{"prompt": "x", "harness": "claude", "write": true})
+	res := h.call(CallTool, callInput{Prompt: "x", Harness: "claude", Write: true})
 	_, rep := h.last()
 	if res.Status != act.OK || len(rep.Files) != 1 || !strings.Contains(res.Text, "1 directories") || !strings.Contains(res.Text, "'empty/'") {
 		t.Errorf("%s\n%+v", res.Text, rep.Files)
@@ -321,7 +321,7 @@ func TestChecksAreCommandsOfWhoeverWantsThem(t *testing.T) {
 	t.Parallel()
 	h := open(t, dbtest.SQLite(t), func(c *Config) { c.Shell = "/bin/sh" })
 	repo(t, h.cfg.Workspace)
-	in := map[string]any{"prompt": "x", "harness": "claude", "write": true, "checks": []string{"rm -rf /"}, "tools": []string{"codex.*"}}
+	in := callInput{Prompt: "x", Harness: "claude", Write: true, Checks: []string{"rm -rf /"}, Tools: []string{"codex.*"}}
 	raw, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func TestWhatAnEndedProgramSaysItCostIsBooked(t *testing.T) {
 		rec.Outcome = harness.Killed
 		return rec, nil
 	})
-	h.call(CallTool, map[string]any{"prompt": "x", "background": true})
+	h.call(CallTool, callInput{Prompt: "x", Background: true})
 	<-began
 	list, err := h.List(t.Context(), 1)
 	if err == nil {
@@ -370,7 +370,7 @@ func TestWhatAnEndedProgramSaysItCostIsBooked(t *testing.T) {
 	if spent, reserved, possible, unknown := h.spent(); spent != 700 || reserved+possible+unknown != 0 {
 		t.Errorf("booked are %d, held %d, possible %d, unknown %d", spent, reserved, possible, unknown)
 	}
-	h.call(CallTool, map[string]any{"prompt": "y", "session": x.Session})
+	h.call(CallTool, callInput{Prompt: "y", Session: x.Session})
 	if x, _ := h.last(); x.MicroUSD != 300 {
 		t.Errorf("what came after it cost %d", x.MicroUSD)
 	}

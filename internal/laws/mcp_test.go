@@ -32,20 +32,17 @@ func TestLaw05ACodingAgentReachesNothingThatWasNotGranted(t *testing.T) {
 		t.Helper()
 		for _, text := range everyCall {
 			var c struct {
-				Tool  string         `yaml:"tool"`
-				Input map[string]any `yaml:"input"`
+				Tool  string          `json:"tool"`
+				Input json.RawMessage `json:"input"`
 			}
-			if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+			raw, err := yaml.YAMLToJSON([]byte(text))
+			if err == nil {
+				err = json.Unmarshal(raw, &c)
+			}
+			if err != nil {
 				t.Fatal(text, err)
 			}
-			input, err := json.Marshal(c.Input)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Input == nil {
-				input = nil
-			}
-			res, err := agent.MCPCall(t.Context(), wire.MCPCallRequest{Token: added.Token, Tool: c.Tool, Input: input})
+			res, err := agent.MCPCall(t.Context(), wire.MCPCallRequest{Token: added.Token, Tool: c.Tool, Input: c.Input})
 			if err != nil {
 				t.Fatal(c.Tool, err)
 			}
