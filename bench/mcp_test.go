@@ -19,6 +19,7 @@ import (
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 // mcpEchoWord makes this program a server of the Model Context Protocol.
@@ -76,7 +77,7 @@ func echoServer(b *testing.B, p *parts) {
 	servers := mcpclient.New(mcpclient.Deps{
 		DB: p.db, Vault: p.vault, Log: p.events, Audit: p.audit, Tools: p.tools, Logger: slog.New(slog.DiscardHandler),
 		Dir: func(name string) string { return filepath.Join(p.dir, name) },
-		Launch: func(ctx context.Context, s confine.Spec) (mcpclient.Child, error) {
+		Launch: func(ctx context.Context, s confine.Spec) (supervise.Child, error) {
 			job, err := walls.Start(ctx, s)
 			if err != nil {
 				return nil, err

@@ -43,6 +43,7 @@ var floors = map[string]floor{
 
 	"internal/scope":     authority,
 	"internal/confine":   authority,
+	"internal/supervise": authority,
 	"internal/confine/*": authority,
 	"internal/policy":    authority,
 	"internal/approval":  authority,
@@ -183,6 +184,9 @@ var sameFloor = []edge{
 	{"internal/tool", "internal/policy", "a call says in which tier it is made"},
 	{"internal/tool", "internal/scope", "a tool derives the scopes a call needs"},
 	{"internal/approval", "internal/scope", "an approval shows the scopes it is for"},
+
+	{"internal/supervise", "internal/confine", "what it keeps running is a job"},
+	{"internal/supervise", "internal/guard", "and what that says is others' text"},
 
 	{"internal/act", "internal/run", "a call is a step of a run"},
 	{"internal/schedule", "internal/run", "it asks whether what it started last is still at work"},

@@ -18,6 +18,7 @@ import (
 	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func (d *Daemon) openServers(ctx context.Context) error {
 	d.servers = mcpclient.New(mcpclient.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Tools: d.tools, Dir: d.o.Instance.MCPDir, Secret: d.secrets.Resolve,
 		Redact: d.hide.String, Hold: d.hold.Held, Version: d.o.Version, Logger: d.log,
-		Launch: func(ctx context.Context, s confine.Spec) (mcpclient.Child, error) {
+		Launch: func(ctx context.Context, s confine.Spec) (supervise.Child, error) {
 			job, err := d.confined.launcher.Start(ctx, s)
 			if err != nil {
 				return nil, err

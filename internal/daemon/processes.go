@@ -15,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tools/notify"
 	toolprocess "github.com/ombud-run/ombud/internal/tools/process"
 	"github.com/ombud-run/ombud/internal/wire"
@@ -34,7 +35,7 @@ func (d *Daemon) openProcesses(ctx context.Context, kinds *run.Kinds) error {
 	d.processes = toolprocess.New(toolprocess.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Audit: d.audit, Tools: d.tools, Dir: d.o.Instance.ToolDir, Secret: d.secretFor,
 		Redact: d.hide.String, Logger: d.log,
-		Launch: func(ctx context.Context, s confine.Spec) (toolprocess.Child, error) {
+		Launch: func(ctx context.Context, s confine.Spec) (supervise.Child, error) {
 			job, err := d.confined.launcher.Start(ctx, s)
 			if err != nil {
 				return nil, err

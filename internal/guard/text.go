@@ -169,3 +169,15 @@ func safeBorder(s string, max int) int {
 }
 
 func plain(c byte) bool { return c >= ' ' && c < 0x7F }
+
+// OneLine is text of others in one clean line of at most max bytes.
+func OneLine(s string, max int) string {
+	s, _ = CutText(strings.Join(strings.Fields(CleanText(s)), " "), max)
+	return s
+}
+
+// Lines is text of others, clean, as it is broken, in at most max bytes.
+func Lines(s string, max int) string {
+	s, _ = CutText(strings.TrimSpace(CleanText(s)), max)
+	return s
+}

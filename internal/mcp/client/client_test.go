@@ -15,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/secret"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
@@ -361,7 +362,7 @@ func TestStandardErrorIsKeptInPart(t *testing.T) {
 	s.add(spec("stderr"))
 	s.ready()
 	lines, err := s.Logs("act", 1000)
-	if err != nil || len(lines) != lineKept || len(lines[0].Text) > lineLength {
+	if err != nil || len(lines) != keptLines || len(lines[0].Text) > supervise.LineLength {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}
 }

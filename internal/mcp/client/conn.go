@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 )
 
 const (
@@ -365,7 +366,7 @@ func legible(result json.RawMessage) json.RawMessage {
 		}
 		why := "it is no description of a tool"
 		if err != nil {
-			why = shown(err.Error(), 200)
+			why = guard.OneLine(err.Error(), 200)
 		}
 		sum := sha256.Sum256(raw)
 		stand, err := json.Marshal(&mcp.Tool{Name: name.Name, Meta: mcp.Meta{unreadable: why + " (" + hex.EncodeToString(sum[:4]) + ")"}})

@@ -32,14 +32,14 @@ func differences(pinned, offered []Item) []Difference {
 		old, there := was[i.key()]
 		switch {
 		case !there:
-			out = append(out, Difference{shown(i.Name, maxExcerpt), StateNew, unified("nothing", "offered", nil, i.lines())})
+			out = append(out, Difference{guard.OneLine(i.Name, maxExcerpt), StateNew, unified("nothing", "offered", nil, i.lines())})
 		case old.hash() != is[i.key()].hash():
-			out = append(out, Difference{shown(i.Name, maxExcerpt), StateChanged, unified("accepted", "offered", old.lines(), i.lines())})
+			out = append(out, Difference{guard.OneLine(i.Name, maxExcerpt), StateChanged, unified("accepted", "offered", old.lines(), i.lines())})
 		}
 	}
 	for _, i := range pinned {
 		if _, there := is[i.key()]; !there {
-			out = append(out, Difference{shown(i.Name, maxExcerpt), StateGone, unified("accepted", "nothing", i.lines(), nil)})
+			out = append(out, Difference{guard.OneLine(i.Name, maxExcerpt), StateGone, unified("accepted", "nothing", i.lines(), nil)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Difference) int { return strings.Compare(a.Tool, b.Tool) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 )
 
 // Imported is what a file of another program says of its servers.
@@ -52,7 +53,7 @@ func Import(text []byte) (Imported, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if key != block {
-			out.warn("%q beside %s means nothing here and stays in the file", shown(key, maxExcerpt), block)
+			out.warn("%q beside %s means nothing here and stays in the file", guard.OneLine(key, maxExcerpt), block)
 		}
 	}
 	var servers map[string]json.RawMessage
@@ -70,7 +71,7 @@ func Import(text []byte) (Imported, error) {
 		}
 		taken[name] = true
 		if name != theirs {
-			out.warn("%q is called %s here", shown(theirs, maxExcerpt), name)
+			out.warn("%q is called %s here", guard.OneLine(theirs, maxExcerpt), name)
 		}
 		if err := out.add(name, servers[theirs]); err != nil {
 			out.warn("%s is left out: %v", name, err)
@@ -131,7 +132,7 @@ func (i *Imported) add(name string, raw json.RawMessage) error {
 		s.Command = append([]string{command}, args...)
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		i.warn("%s: %q means nothing here and is only kept", name, shown(key, maxExcerpt))
+		i.warn("%s: %q means nothing here and is only kept", name, guard.OneLine(key, maxExcerpt))
 	}
 	if len(keys) > 0 {
 		s.Extra = keys
@@ -168,7 +169,7 @@ func (i *Imported) kind(s *Spec, kind string) {
 		i.warn("%s: it speaks the old HTTP+SSE transport, which ombud does not; it is added switched off", s.Name)
 		s.Disabled = true
 	default:
-		i.warn("%s: the type %q is not known; it is only kept", s.Name, shown(kind, maxExcerpt))
+		i.warn("%s: the type %q is not known; it is only kept", s.Name, guard.OneLine(kind, maxExcerpt))
 	}
 	s.Extra = withExtra(s.Extra, "type", kind)
 }

@@ -8,33 +8,20 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
-// Child is a program that was started, with everything it started.
-type Child interface {
-	PID() int
-	Stdin() io.WriteCloser
-	Wait() (confine.Exit, error)
-	Stop() // politely, then not
-	Kill()
-	Done() <-chan struct{} // closed when nothing of it is left
-}
-
-var _ Child = (*confine.Job)(nil)
-
 const (
-	drain      = 2 * time.Second // for what is in the pipe when the program has ended
-	deaf       = 3               // calls in a row whose time was over while nothing was heard
-	legacy     = "2025-11-25"    // the newest version that begins with initialize
+	deaf       = 3            // calls in a row whose time was over while nothing was heard
+	legacy     = "2025-11-25" // the newest version that begins with initialize
 	closeWait  = 10 * time.Second
 	clientName = "ombud"
 )
@@ -44,9 +31,9 @@ type life struct {
 	name  string
 	log   *slog.Logger
 	cfg   Config
-	lines *lines
-	child Child // nil: over HTTP
-	conn  *conn // nil: over HTTP
+	lines *supervise.Output
+	child supervise.Child // nil: over HTTP
+	conn  *conn           // nil: over HTTP
 	cs    *mcp.ClientSession
 	idle  *http.Client // of HTTP, to let go of its connections
 
@@ -63,7 +50,7 @@ type life struct {
 	items map[string]string // what it offers and was accepted: key → hash
 }
 
-func newLife(name string, log *slog.Logger, cfg Config, l *lines) *life {
+func newLife(name string, log *slog.Logger, cfg Config, l *supervise.Output) *life {
 	ctx, quit := context.WithCancel(context.Background())
 	return &life{name: name, log: log, cfg: cfg, lines: l, ctx: ctx, quit: quit, over: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
@@ -144,14 +131,14 @@ func (v *life) stop() {
 }
 
 // attach serves a program that was started.
-func (v *life) attach(child Child, out *os.File) {
+func (v *life) attach(child supervise.Child, out *os.File) {
 	v.child = child
 	v.conn = newConn(child.Stdin(), out, v.cfg.Quiet, func(n int64, line string) {
-		v.log.Warn("a server prints what is no message to its standard output", "server", v.name, "lines", n, "last", shown(v.lines.redact(line), maxExcerpt))
+		v.log.Warn("a server prints what is no message to its standard output", "server", v.name, "lines", n, "last", guard.OneLine(v.lines.Redacted(line), maxExcerpt))
 	})
 	v.loops.Go(func() {
 		<-child.Done()
-		_ = out.SetReadDeadline(time.Now().Add(drain)) // nobody it left can keep the reader; a pipe takes deadlines
+		_ = out.SetReadDeadline(time.Now().Add(supervise.Drain)) // nobody it left can keep the reader; a pipe takes deadlines
 	})
 }
 
@@ -163,36 +150,8 @@ func (v *life) gone(noticed error) error {
 	if v.child == nil {
 		return fault.New(fault.Unavailable, "%w", noticed)
 	}
-	settle := time.NewTimer(drain)
-	defer settle.Stop()
-	select {
-	case <-v.over: // somebody ends it: there is a cause
-	case <-v.child.Done():
-		exit, err := v.child.Wait()
-		if err != nil {
-			return fault.New(fault.Unavailable, "it ended: %w", err)
-		}
-		ended := fault.New(fault.Unavailable, "it ended: %s%s%s", exit, refusedTo(exit), v.lines.lastWord())
-		if len(exit.Denials) > 0 {
-			return ended.WithHint("if it needs what it was refused, add it anew with --read or --write for the path, or --network: ombud mcp rm %s", v.name)
-		}
-		return ended
-	case <-settle.C:
-	}
-	return fault.New(fault.Unavailable, "%w", noticed)
-}
-
-// refusedTo names what its walls kept a program from: often why it ended.
-func refusedTo(e confine.Exit) string {
-	const most = 3
-	var out []string
-	for _, d := range e.Denials[:min(most, len(e.Denials))] {
-		out = append(out, d.What+" "+shown(d.Target, 120))
-	}
-	if len(out) == 0 {
-		return ""
-	}
-	return "; it was refused: " + strings.Join(out, ", ")
+	return supervise.Gone(noticed, v.child, v.over, v.lines.LastWord,
+		"if it needs what it was refused, add it anew with --read or --write for the path, or --network: ombud mcp rm "+v.name)
 }
 
 // handed is a transport whose connection was made already, or is seen when it is made.
@@ -283,9 +242,9 @@ func (v *life) why(err error) error {
 // said is an error of the library with what it says shown, and its class and hint if we
 // gave it those.
 func said(what string, err error) error {
-	text := shown(err.Error(), 300)
+	text := guard.OneLine(err.Error(), 300)
 	if ours, ok := errors.AsType[*fault.Error](err); ok {
-		return fault.New(fault.ClassOf(ours), "%s: %s", what, shown(ours.Error(), 300)).WithHint("%s", fault.HintOf(ours))
+		return fault.New(fault.ClassOf(ours), "%s: %s", what, guard.OneLine(ours.Error(), 300)).WithHint("%s", fault.HintOf(ours))
 	}
 	return fmt.Errorf("%s: %s", what, text)
 }

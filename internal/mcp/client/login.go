@@ -95,7 +95,7 @@ func (b *bearer) Authorize(ctx context.Context, req *http.Request, resp *http.Re
 }
 
 func (x *server) errLogin(status string) error {
-	return fault.New(fault.Denied, "%s wants you to log in (%s)", x.name, shown(status, maxExcerpt)).WithHint("ombud mcp login %s", x.name)
+	return fault.New(fault.Denied, "%s wants you to log in (%s)", x.name, guard.OneLine(status, maxExcerpt)).WithHint("ombud mcp login %s", x.name)
 }
 
 // renew fetches another token in the place of used, unless that was done already, and
@@ -135,7 +135,7 @@ func (b *bearer) renew(ctx context.Context, used string) (*login, error) {
 // errRenew does not repeat what the authorization server answered: it may hold a token.
 func (x *server) errRenew(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return fault.New(fault.Denied, "%s gives no other token: %s", x.name, shown(refused.ErrorCode, maxExcerpt)).WithHint("ombud mcp login %s", x.name)
+		return fault.New(fault.Denied, "%s gives no other token: %s", x.name, guard.OneLine(refused.ErrorCode, maxExcerpt)).WithHint("ombud mcp login %s", x.name)
 	}
 	return fault.New(fault.Unavailable, "renew the token of %s: %w", x.name, err)
 }
@@ -241,13 +241,13 @@ func (x *server) logIn(ctx context.Context, sp *Spec, client *http.Client, redir
 	}
 	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		_ = resp.Body.Close()
-		return fault.New(fault.Conflict, "%s wants no login: it answers %s", x.name, shown(resp.Status, maxExcerpt))
+		return fault.New(fault.Conflict, "%s wants no login: it answers %s", x.name, guard.OneLine(resp.Status, maxExcerpt))
 	}
 	if err := h.Authorize(ctx, req, resp); err != nil {
 		return x.errAuthorize(ctx, err)
 	}
 	if got == nil {
-		return fault.New(fault.Denied, "%s does not say how to log in (%s)", x.name, shown(resp.Status, maxExcerpt))
+		return fault.New(fault.Denied, "%s does not say how to log in (%s)", x.name, guard.OneLine(resp.Status, maxExcerpt))
 	}
 	got.Resource = back.resource
 	if err := x.keepLogin(ctx, got, by); err != nil {
@@ -259,7 +259,7 @@ func (x *server) logIn(ctx context.Context, sp *Spec, client *http.Client, redir
 
 func (x *server) errAuthorize(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return fault.New(fault.Denied, "log in to %s: it gives no token: %s", x.name, shown(refused.ErrorCode, maxExcerpt))
+		return fault.New(fault.Denied, "log in to %s: it gives no token: %s", x.name, guard.OneLine(refused.ErrorCode, maxExcerpt))
 	}
 	if _, ours := errors.AsType[*fault.Error](err); ours {
 		return fmt.Errorf("log in to %s: %w", x.name, err)
@@ -267,7 +267,7 @@ func (x *server) errAuthorize(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fault.New(fault.Timeout, "log in to %s: nobody came back from the browser within %v", x.name, loginWait)
 	}
-	return fault.New(fault.Denied, "log in to %s: %s", x.name, shown(err.Error(), 300))
+	return fault.New(fault.Denied, "log in to %s: %s", x.name, guard.OneLine(err.Error(), 300))
 }
 
 // knock asks the server for anything, without a token, to be told where to log in.
@@ -339,7 +339,7 @@ func (b *comeback) answer(c net.Conn) {
 func (b *comeback) fetch(ctx context.Context, address string, open func(string) error) (*auth.AuthorizationResult, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fault.New(fault.Denied, "the address to log in at is none: %s", shown(address, 200))
+		return nil, fault.New(fault.Denied, "the address to log in at is none: %s", guard.OneLine(address, 200))
 	}
 	b.mu.Lock()
 	b.state, b.resource = u.Query().Get("state"), u.Query().Get("resource")
@@ -350,7 +350,7 @@ func (b *comeback) fetch(ctx context.Context, address string, open func(string) 
 	select {
 	case q := <-b.got:
 		if q.Get("code") == "" {
-			return nil, fault.New(fault.Denied, "it was refused: %s", shown(q.Get("error")+" "+q.Get("error_description"), 200))
+			return nil, fault.New(fault.Denied, "it was refused: %s", guard.OneLine(q.Get("error")+" "+q.Get("error_description"), 200))
 		}
 		return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
 	case <-ctx.Done():

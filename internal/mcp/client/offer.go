@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 )
 
 // Bounds of what a server offers.
@@ -88,7 +89,7 @@ func item(t *mcp.Tool) Item {
 		out.Annotations = raw(t.Annotations)
 	}
 	if why, is := t.Meta[unreadable].(string); is {
-		return Item{Kind: kindTool, Name: shown(t.Name, maxExcerpt), Refused: "it cannot be read: " + shown(why, 300)}
+		return Item{Kind: kindTool, Name: guard.OneLine(t.Name, maxExcerpt), Refused: "it cannot be read: " + guard.OneLine(why, 300)}
 	}
 	size := len(out.Name) + len(out.Title) + len(out.Description) + len(out.Input) + len(out.Output) + len(out.Annotations)
 	if size <= maxItem && len(out.Name) <= maxToolName {
@@ -98,7 +99,7 @@ func item(t *mcp.Tool) Item {
 	if len(out.Name) > maxToolName {
 		why = "its name has " + itoa(len(out.Name)) + " bytes, at most " + itoa(maxToolName)
 	}
-	return Item{Kind: kindTool, Name: shown(t.Name, maxExcerpt), Refused: why, Digest: out.hash()}
+	return Item{Kind: kindTool, Name: guard.OneLine(t.Name, maxExcerpt), Refused: why, Digest: out.hash()}
 }
 
 func raw(v any) json.RawMessage {
@@ -130,9 +131,9 @@ func gather(tools []*mcp.Tool, init *mcp.InitializeResult, cut bool) (Offering, 
 	}
 	if init != nil {
 		if init.ServerInfo != nil {
-			o.Says = shown(init.ServerInfo.Name+" "+init.ServerInfo.Version, 100)
+			o.Says = guard.OneLine(init.ServerInfo.Name+" "+init.ServerInfo.Version, 100)
 		}
-		o.Protocol = shown(init.ProtocolVersion, 20)
+		o.Protocol = guard.OneLine(init.ProtocolVersion, 20)
 		if c := init.Capabilities; c != nil && c.Resources != nil {
 			o.Items = append(o.Items, Item{Kind: kindResources, Name: kindResources, Description: "its resources can be listed and read"})
 		}
@@ -180,14 +181,14 @@ func compare(pinned, offered []Item) change {
 	for _, i := range offered {
 		switch old, there := was[i.key()]; {
 		case !there:
-			c.New = append(c.New, shown(i.Name, maxExcerpt))
+			c.New = append(c.New, guard.OneLine(i.Name, maxExcerpt))
 		case old.hash() != is[i.key()].hash():
-			c.Changed = append(c.Changed, shown(i.Name, maxExcerpt))
+			c.Changed = append(c.Changed, guard.OneLine(i.Name, maxExcerpt))
 		}
 	}
 	for _, i := range pinned {
 		if _, there := is[i.key()]; !there {
-			c.Gone = append(c.Gone, shown(i.Name, maxExcerpt))
+			c.Gone = append(c.Gone, guard.OneLine(i.Name, maxExcerpt))
 		}
 	}
 	return c

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
@@ -97,7 +98,7 @@ func (v *life) failure(ctx context.Context, err error, told, repeatable bool) er
 		}
 		return fault.New(class, "%s takes no more at the moment; it was not told of this call", v.name)
 	}
-	why := shown(err.Error(), 300)
+	why := guard.OneLine(err.Error(), 300)
 	if v.isOver() || errors.Is(err, mcp.ErrConnectionClosed) {
 		<-v.over // it is about to
 		why = v.cause.Error()
@@ -127,7 +128,7 @@ func (v *life) refusal(w *jsonrpc.Error, repeatable bool) error {
 		}
 		return fault.New(class, "%s: %s", v.name, w.Message).WithHint("ask for less at a time")
 	}
-	return fault.New(class, "%s says: %s (%d)", v.name, shownLines(w.Message, maxSaid), w.Code)
+	return fault.New(class, "%s says: %s (%d)", v.name, guard.Lines(w.Message, maxSaid), w.Code)
 }
 
 // ask makes the request of a use.
@@ -191,7 +192,7 @@ func (v *life) ask(ctx context.Context, x *server, u use, in tool.Invocation) (o
 		if res.IsError {
 			out, err := r.output()
 			if err == nil {
-				err = answered{fault.New(fault.Unavailable, "%s says: %s", v.name, shownLines(out.Text, maxSaid))}
+				err = answered{fault.New(fault.Unavailable, "%s says: %s", v.name, guard.Lines(out.Text, maxSaid))}
 			}
 			return tool.Output{}, err
 		}
@@ -294,7 +295,7 @@ func (r *rendering) content(c mcp.Content) {
 	case *mcp.AudioContent:
 		r.bytes("audio", c.MIMEType, "", c.Data)
 	case *mcp.ResourceLink:
-		r.line("[a link: %s]", words(shown(c.URI, 1000), shown(c.MIMEType, maxExcerpt), shown(c.Name+" "+c.Description, 400)))
+		r.line("[a link: %s]", words(guard.OneLine(c.URI, 1000), guard.OneLine(c.MIMEType, maxExcerpt), guard.OneLine(c.Name+" "+c.Description, 400)))
 	case *mcp.EmbeddedResource:
 		r.resource(c.Resource)
 	default:
@@ -310,7 +311,7 @@ func (r *rendering) resource(c *mcp.ResourceContents) {
 		r.bytes("resource", c.MIMEType, c.URI, c.Blob)
 		return
 	}
-	r.line("[%s]", words("resource", shown(c.URI, 1000), shown(c.MIMEType, maxExcerpt)))
+	r.line("[%s]", words("resource", guard.OneLine(c.URI, 1000), guard.OneLine(c.MIMEType, maxExcerpt)))
 	r.line("%s", c.Text)
 }
 
@@ -321,7 +322,7 @@ func words(list ...string) string {
 
 // bytes keeps what is no text, and says what it is.
 func (r *rendering) bytes(what, mime, uri string, b []byte) {
-	says := words(what, shown(mime, maxExcerpt), shown(uri, 400))
+	says := words(what, guard.OneLine(mime, maxExcerpt), guard.OneLine(uri, 400))
 	switch {
 	case r.err != nil:
 		return

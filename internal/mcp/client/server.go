@@ -14,9 +14,14 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/secret"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 )
+
+// keptLines is how many of the last lines of its standard error are kept, for ombud mcp logs.
+const keptLines = 200
 
 // State says where a server stands.
 type State string
@@ -35,7 +40,7 @@ const (
 type server struct {
 	s     *Servers
 	name  string
-	lines *lines
+	lines *supervise.Output
 	quit  context.CancelFunc // nil before its loop runs; under the lock of s
 	done  chan struct{}      // closed when the loop and its connection are gone
 
@@ -61,7 +66,9 @@ func newServer(s *Servers, r row) *server {
 	x := &server{
 		s: s, name: r.spec.Name, row: r, done: make(chan struct{}), slots: make(chan struct{}, s.cfg.Calls), kick: make(chan struct{}, 1),
 		changedC: make(chan struct{}), state: Stopped, since: s.Now(),
-		lines: newLines(s.Logger.With("server", r.spec.Name), s.Redact, s.Now),
+		lines: supervise.NewOutput(s.Logger.With("server", r.spec.Name), supervise.Config{
+			What: "a server", Redact: s.Redact, Now: s.Now, Burst: 20, Every: 5 * time.Second, Keep: keptLines,
+		}),
 	}
 	if r.spec.Disabled {
 		x.state = Off
@@ -103,41 +110,9 @@ func (x *server) loop(ctx context.Context) {
 		return
 	}
 	defer x.set(func() { x.state, x.life = Stopped, nil })
-	for x.released(ctx) {
-		ran, err := x.connect(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		pause := x.ended(ctx, ran, err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-x.kick:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// lookEvery is how often is looked whether an instance was let go.
-const lookEvery = time.Second
-
-// released waits until the instance is not held; false if ctx ended first.
-func (x *server) released(ctx context.Context) bool {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for x.s.Hold() {
-		x.set(func() { x.state = Held })
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return ctx.Err() == nil
+	supervise.Lives{
+		Hold: x.s.Hold, Held: func() { x.set(func() { x.state = Held }) }, Once: x.connect, Ended: x.ended, Kick: x.kick,
+	}.Run(ctx)
 }
 
 // ended notes the end of a connection and says how long to wait before the next.
@@ -186,7 +161,7 @@ func (x *server) connect(ctx context.Context) (ran time.Duration, err error) {
 		if v != nil {
 			v.end(err)
 			err = v.wait()
-			v.lines.flush()
+			v.lines.Flush()
 		}
 		return 0, err
 	}
@@ -194,7 +169,7 @@ func (x *server) connect(ctx context.Context) (ran time.Duration, err error) {
 	x.attend(ctx, v)
 	x.set(func() { x.life = nil })
 	err = v.wait()
-	v.lines.flush()
+	v.lines.Flush()
 	return x.s.Now().Sub(ready), err
 }
 
@@ -494,7 +469,7 @@ func (x *server) info() Info {
 		LoggedIn: r.login != nil, Tools: slices.Clone(x.tools),
 	}
 	if x.failed != nil && x.failures > 0 {
-		out.Error, out.Hint = shown(x.failed.Error(), 500), fault.HintOf(x.failed)
+		out.Error, out.Hint = guard.OneLine(x.failed.Error(), 500), fault.HintOf(x.failed)
 	}
 	if x.state == Waiting {
 		out.Next = x.next.UnixMicro()

@@ -15,7 +15,9 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/secret"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
 )
@@ -33,7 +35,7 @@ type Deps struct {
 	Audit Auditor
 	Tools *tool.Registry
 	// Launch starts a child inside its walls. An error says that nothing of it ran.
-	Launch func(ctx context.Context, s confine.Spec) (Child, error)
+	Launch func(ctx context.Context, s confine.Spec) (supervise.Child, error)
 	// Dir is the directory a program has for itself.
 	Dir func(name string) string
 	// Secret gives a secret. Nil: there are none.
@@ -206,7 +208,7 @@ func (s *Servers) Add(ctx context.Context, sp Spec, by string) (Info, error) {
 	}
 	if !sp.Remote() {
 		if info, err := os.Stat(sp.Command[0]); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-			return Info{}, fault.New(fault.NotFound, "there is no program at %s", shown(sp.Command[0], 200))
+			return Info{}, fault.New(fault.NotFound, "there is no program at %s", guard.OneLine(sp.Command[0], 200))
 		}
 	}
 	s.change.Lock()
@@ -365,7 +367,7 @@ func (s *Servers) Accept(ctx context.Context, name, seen, by string) (Info, erro
 }
 
 func errNone(name string) error {
-	return fault.New(fault.NotFound, "no server %q", shown(name, maxExcerpt)).WithHint("ombud mcp list shows them")
+	return fault.New(fault.NotFound, "no server %q", guard.OneLine(name, maxExcerpt)).WithHint("ombud mcp list shows them")
 }
 
 func (s *Servers) get(name string) (*server, error) {
@@ -394,12 +396,12 @@ func (s *Servers) List() []Info {
 }
 
 // Logs are the last lines of a server's standard error, at most n.
-func (s *Servers) Logs(name string, n int) ([]Line, error) {
+func (s *Servers) Logs(name string, n int) ([]supervise.Line, error) {
 	x, err := s.get(name)
 	if err != nil {
 		return nil, err
 	}
-	return x.lines.last(n), nil
+	return x.lines.Last(n), nil
 }
 
 // Diff is what of a server's offer was not accepted, as texts to read, and the digest of

@@ -21,6 +21,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/secret"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
 )
@@ -92,7 +93,7 @@ func setup(t testing.TB, d *db.DB, cfg Config) *stand {
 	return s
 }
 
-func (s *stand) launch(ctx context.Context, sp confine.Spec) (Child, error) {
+func (s *stand) launch(ctx context.Context, sp confine.Spec) (supervise.Child, error) {
 	job, err := s.launcher.Start(ctx, sp)
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func CheckName(name string) error {
 	if nameForm.MatchString(name) {
 		return nil
 	}
-	return fault.New(fault.Invalid, "a server's name begins with a-z and has 1 to 24 of a-z, 0-9 and -, not %q", shown(name, maxExcerpt))
+	return fault.New(fault.Invalid, "a server's name begins with a-z and has 1 to 24 of a-z, 0-9 and -, not %q", guard.OneLine(name, maxExcerpt))
 }
 
 // Check refuses a Spec that cannot be used, with class Invalid.
@@ -120,7 +120,7 @@ func (s *Spec) Check() error {
 
 func (s *Spec) checkProgram() error {
 	if _, ok := networks[s.Network]; !ok {
-		return fault.New(fault.Invalid, "the network of %s is none, proxy or all, not %q", s.Name, shown(s.Network, maxExcerpt))
+		return fault.New(fault.Invalid, "the network of %s is none, proxy or all, not %q", s.Name, guard.OneLine(s.Network, maxExcerpt))
 	}
 	if !filepath.IsAbs(s.Command[0]) {
 		return fault.New(fault.Invalid, "the program of %s must be an absolute path", s.Name)
@@ -137,7 +137,7 @@ func (s *Spec) checkProgram() error {
 	}
 	for _, variable := range slices.Sorted(maps.Keys(s.Env)) {
 		if !variableForm.MatchString(variable) || strings.HasPrefix(strings.ToUpper(variable), "LD_") {
-			return fault.New(fault.Invalid, "%s cannot be given the variable %q", s.Name, shown(variable, maxExcerpt))
+			return fault.New(fault.Invalid, "%s cannot be given the variable %q", s.Name, guard.OneLine(variable, maxExcerpt))
 		}
 		if err := checkValue(variable, s.Env[variable]); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (s *Spec) checkProgram() error {
 	}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
-			return fault.New(fault.Invalid, "%q must be a clean absolute path", shown(path, maxExcerpt))
+			return fault.New(fault.Invalid, "%q must be a clean absolute path", guard.OneLine(path, maxExcerpt))
 		}
 	}
 	if len(s.Headers) > 0 || s.ClientID != "" || s.Private {
@@ -161,7 +161,7 @@ func (s *Spec) checkProgram() error {
 func (s *Spec) checkRemote() error {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(s.URL) > maxValue {
-		return fault.New(fault.Invalid, "%q is no http or https address", shown(s.URL, maxExcerpt))
+		return fault.New(fault.Invalid, "%q is no http or https address", guard.OneLine(s.URL, maxExcerpt))
 	}
 	if u.User != nil || u.Fragment != "" {
 		return fault.New(fault.Invalid, "the address of %s holds a password or a fragment", s.Name).
@@ -169,7 +169,7 @@ func (s *Spec) checkRemote() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		if !headerForm.MatchString(name) || ownHeader(name) {
-			return fault.New(fault.Invalid, "%s cannot be given the header %q", s.Name, shown(name, maxExcerpt))
+			return fault.New(fault.Invalid, "%s cannot be given the header %q", s.Name, guard.OneLine(name, maxExcerpt))
 		}
 		if err := checkValue(name, s.Headers[name]); err != nil {
 			return err
@@ -192,11 +192,11 @@ func ownHeader(name string) bool {
 // repeat it, for it may be secret.
 func checkValue(name, value string) error {
 	if len(value) > maxValue || strings.ContainsAny(value, "\x00\r\n") {
-		return fault.New(fault.Invalid, "the value of %s is too long, or has line ends", shown(name, maxExcerpt))
+		return fault.New(fault.Invalid, "the value of %s is too long, or has line ends", guard.OneLine(name, maxExcerpt))
 	}
 	_, err := secret.ParseText(value)
 	if err != nil {
-		return fmt.Errorf("the value of %s: %w", shown(name, maxExcerpt), err)
+		return fmt.Errorf("the value of %s: %w", guard.OneLine(name, maxExcerpt), err)
 	}
 	return nil
 }
@@ -278,16 +278,4 @@ func (s *Spec) environment(dir string, value func(name string) (secret.Value, er
 		out = append(out, name+"="+env[name])
 	}
 	return out, nil
-}
-
-// shown is text of others on one line, for people.
-func shown(text string, limit int) string {
-	text, _ = guard.CutText(strings.Join(strings.Fields(guard.CleanText(text)), " "), limit)
-	return text
-}
-
-// shownLines is text of others as they broke it.
-func shownLines(text string, limit int) string {
-	text, _ = guard.CutText(strings.TrimSpace(guard.CleanText(text)), limit)
-	return text
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -45,7 +46,7 @@ func (s *Servers) tell(ctx context.Context, tx *db.Tx, kind, by, outcome string,
 	if d.Offers != nil {
 		reason = d.Offers.String()
 	}
-	_, err = s.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: subject(d.Name), Outcome: outcome, Reason: shown(reason, 300)})
+	_, err = s.Audit.AppendTx(ctx, tx, audit.Entry{Kind: kind, Actor: by, Subject: subject(d.Name), Outcome: outcome, Reason: guard.OneLine(reason, 300)})
 	return err
 }
 
@@ -159,7 +160,7 @@ func (s *Servers) offersTx(ctx context.Context, tx *db.Tx, x *server, was row, n
 	if s.Tell == nil || len(was.pinned) == 0 { // whoever adds it is shown it then
 		return out, nil
 	}
-	text := "The MCP server " + x.name + " offers other tools than you accepted (" + shown(diff.String(), 600) +
+	text := "The MCP server " + x.name + " offers other tools than you accepted (" + guard.OneLine(diff.String(), 600) +
 		"). What is new or changed is not used. `ombud mcp diff " + x.name + "` shows it, `ombud mcp accept " + x.name + "` takes it."
 	return out, s.Tell(ctx, tx, "mcp:"+x.name+":"+news, text)
 }

@@ -125,7 +125,7 @@ func (s *Spec) definition(u use) (tool.Definition, error) {
 		Timeout: s.CallTimeout(), MaxOutput: maxOutput, Source: label.Untrusted(s.source()), Revision: hex.EncodeToString(sum[:]),
 		ReadOnly: u.called(s.Reads),
 		Scopes:   func(json.RawMessage) ([]scope.Scope, error) { return []scope.Scope{need}, nil },
-		Summary:  func(input json.RawMessage) string { return u.name + " " + shown(string(input), maxSummary) },
+		Summary:  func(input json.RawMessage) string { return u.name + " " + guard.OneLine(string(input), maxSummary) },
 	}
 	def.Irreversible = !def.ReadOnly
 	if def.ReadOnly || u.called(s.Repeatable) {
@@ -159,7 +159,7 @@ func (x *server) offer(r row) ([]Tool, map[string]string, error) {
 			inForce[i.key()] = i.hash()
 		}
 		for _, u := range r.spec.uses(i) {
-			t := Tool{Name: u.name, Tool: shown(i.Name, maxExcerpt), State: state, Description: u.describe}
+			t := Tool{Name: u.name, Tool: guard.OneLine(i.Name, maxExcerpt), State: state, Description: u.describe}
 			if i.Kind != kindTool {
 				t.Tool = u.local
 			}
@@ -188,7 +188,7 @@ func (x *server) offer(r row) ([]Tool, map[string]string, error) {
 	}
 	for _, i := range r.pinned {
 		if _, there := is[i.key()]; !there {
-			out = append(out, Tool{Tool: shown(i.Name, maxExcerpt), State: StateGone, Description: describe(i)})
+			out = append(out, Tool{Tool: guard.OneLine(i.Name, maxExcerpt), State: StateGone, Description: describe(i)})
 		}
 	}
 	bad, err := x.s.Tools.Replace(owner(r.spec.Name), offers, refused...)
@@ -198,7 +198,7 @@ func (x *server) offer(r row) ([]Tool, map[string]string, error) {
 		}
 		n := slices.IndexFunc(out, func(t Tool) bool { return t.Name == q.Name && t.State == StateOffered })
 		if n >= 0 {
-			out[n].State, out[n].Reason, out[n].Needs = StateRefused, shown(q.Reason, 300), nil
+			out[n].State, out[n].Reason, out[n].Needs = StateRefused, guard.OneLine(q.Reason, 300), nil
 		}
 	}
 	return out, inForce, err

@@ -15,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 func TestACallReachesAToolAndItsAnswerComesBack(t *testing.T) {
@@ -150,11 +151,11 @@ func TestStandardErrorIsBoundedRedactedAndHoldsNothingUp(t *testing.T) {
 	if n := strings.Count(s.logged.String(), "noise"); n > 60*30 {
 		t.Errorf("%d words of noise are in the log", n)
 	}
-	l := newLines(s.Logger, s.Redact)
+	l := newOutput(s.Logger, s.Redact)
 	fmt.Fprintf(l, "open sesame\nthe second %s", strings.Repeat("x", 10_000))
-	l.flush()
+	l.Flush()
 	log := s.logged.String()
-	if strings.Contains(log, "sesame") || !strings.Contains(log, "open •••") || strings.Contains(log, strings.Repeat("x", 2*lineLength)) {
+	if strings.Contains(log, "sesame") || !strings.Contains(log, "open •••") || strings.Contains(log, strings.Repeat("x", 2*supervise.LineLength)) {
 		t.Error(log)
 	}
 }

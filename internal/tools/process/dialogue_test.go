@@ -24,6 +24,7 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -118,7 +119,7 @@ func (d *dialogue) run(sp Spec, text string) {
 	cfg.Backoff = []time.Duration{time.Hour}
 	children := make(chan *puppet, 1)
 	d.s = setup(d.t, dbtest.SQLite(d.t), cfg, func(x *Deps) {
-		x.Launch = func(_ context.Context, s confine.Spec) (Child, error) {
+		x.Launch = func(_ context.Context, s confine.Spec) (supervise.Child, error) {
 			p, err := newPuppet(s)
 			if err == nil {
 				children <- p

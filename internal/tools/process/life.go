@@ -9,36 +9,22 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/id"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
 // Bounds of what a process may write.
 const (
-	maxEvents   = 10_000          // of one call
-	maxOffences = 100             // messages about nothing, of one life
-	drain       = 2 * time.Second // for what is in the pipe when the process has ended
+	maxEvents   = 10_000 // of one call
+	maxOffences = 100    // messages about nothing, of one life
 )
-
-// Child is a process that was started, with everything it started.
-type Child interface {
-	PID() int
-	Stdin() io.WriteCloser
-	Wait() (confine.Exit, error)
-	Stop() // politely, then not
-	Kill()
-	Done() <-chan struct{} // closed when nothing of it is left
-}
-
-var _ Child = (*confine.Job)(nil)
 
 // life is one child of a process from its start to its end. Three goroutines serve
 // it: one reads, one writes, one waits for its end. All are gone when wait returns.
@@ -46,10 +32,10 @@ type life struct {
 	name   string
 	log    *slog.Logger
 	cfg    Config
-	child  Child
+	child  supervise.Child
 	out    *os.File // its standard output
 	send   chan *outgoing
-	lines  *lines
+	lines  *supervise.Output
 	notify func(fromTool) error // an error is an offence
 	reg    chan registration    // receives once
 
@@ -88,7 +74,7 @@ type call struct {
 }
 
 // newLife serves a child whose standard output ends in out.
-func newLife(name string, child Child, out *os.File, l *lines, notify func(fromTool) error, cfg Config, log *slog.Logger) *life {
+func newLife(name string, child supervise.Child, out *os.File, l *supervise.Output, notify func(fromTool) error, cfg Config, log *slog.Logger) *life {
 	const ahead = 64 // calls are bounded, and each has at most two frames
 	v := &life{
 		name: name, log: log, cfg: cfg, child: child, out: out, send: make(chan *outgoing, ahead), lines: l, notify: notify,
@@ -98,7 +84,7 @@ func newLife(name string, child Child, out *os.File, l *lines, notify func(fromT
 	v.loops.Go(v.read)
 	v.loops.Go(func() {
 		<-child.Done()
-		_ = out.SetReadDeadline(time.Now().Add(drain)) // nobody it left can keep the reader; a pipe takes deadlines
+		_ = out.SetReadDeadline(time.Now().Add(supervise.Drain)) // nobody it left can keep the reader; a pipe takes deadlines
 	})
 	return v
 }
@@ -192,35 +178,7 @@ func (v *life) read() {
 
 // gone prefers how the process ended to what was noticed of it first.
 func (v *life) gone(noticed error) error {
-	if _, told := errors.AsType[*fault.Error](noticed); told {
-		return noticed
-	}
-	settle := time.NewTimer(drain)
-	defer settle.Stop()
-	select {
-	case <-v.over: // somebody ends it: there is a cause
-	case <-v.child.Done():
-		exit, err := v.child.Wait()
-		if err != nil {
-			return fault.New(fault.Unavailable, "it ended: %w", err)
-		}
-		return fault.New(fault.Unavailable, "it ended: %s%s%s", exit, refusedTo(exit), v.lines.lastWord())
-	case <-settle.C:
-	}
-	return fault.New(fault.Unavailable, "%w", noticed)
-}
-
-// refusedTo names what its walls kept a process from: often why it ended.
-func refusedTo(e confine.Exit) string {
-	const most = 3
-	var out []string
-	for _, d := range e.Denials[:min(most, len(e.Denials))] {
-		out = append(out, d.What+" "+shown(d.Target, 120))
-	}
-	if len(out) == 0 {
-		return ""
-	}
-	return "; it was refused: " + strings.Join(out, ", ")
+	return supervise.Gone(noticed, v.child, v.over, v.lines.LastWord, "")
 }
 
 // take deals with one message. An error ends the life.
@@ -245,7 +203,7 @@ func (v *life) take(body []byte) error {
 	case known && !greeted:
 		return errProtocol("a %s before it has registered", m.Type)
 	case !known:
-		return v.offence("a message of a type that is not known: " + shown(m.Type, 40))
+		return v.offence("a message of a type that is not known: " + guard.OneLine(m.Type, 40))
 	case m.Type == typeNotify:
 		if err := v.notify(m); err != nil {
 			return v.offence(err.Error())
@@ -295,7 +253,7 @@ func (v *life) progress(c *call, e progress, size int) error {
 	switch {
 	case flood:
 	case e.Kind == "Status":
-		c.status = shown(e.Status, 200)
+		c.status = guard.OneLine(e.Status, 200)
 	case e.Kind == "OutputChunk":
 		c.chunks = append(c.chunks, e.Chunk...)
 	}
@@ -304,7 +262,7 @@ func (v *life) progress(c *call, e progress, size int) error {
 		return errProtocol("a flood: %d events of %d bytes about one call", c.events, c.bytes)
 	}
 	if e.Kind == "Log" {
-		v.lines.say(e.Level, e.Message)
+		v.lines.Say(e.Level, e.Message)
 	}
 	return nil
 }
@@ -450,7 +408,7 @@ func (v *life) lastStatus(c *call) string {
 func (v *life) result(c *call, m fromTool) (tool.Output, error) {
 	switch m.Type {
 	case typeEscalate:
-		return tool.Output{}, fault.New(fault.Denied, "%s asks for more than it was given and did not do it: %s", v.name, shown(m.Reason, maxSaid)).
+		return tool.Output{}, fault.New(fault.Denied, "%s asks for more than it was given and did not do it: %s", v.name, guard.OneLine(m.Reason, maxSaid)).
 			WithHint("only the operator can give more")
 	case typeError:
 		class := fault.Unavailable
@@ -464,7 +422,7 @@ func (v *life) result(c *call, m fromTool) (tool.Output, error) {
 		case "timeout":
 			class = fault.Timeout
 		}
-		return tool.Output{}, fault.New(class, "%s says: %s (%s)", v.name, shown(m.Message, maxSaid), shown(m.Code, 40))
+		return tool.Output{}, fault.New(class, "%s says: %s (%s)", v.name, guard.OneLine(m.Message, maxSaid), guard.OneLine(m.Code, 40))
 	}
 	raw := m.Output
 	if len(raw) == 0 || string(raw) == "null" {

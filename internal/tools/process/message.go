@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
@@ -148,14 +147,7 @@ const maxExcerpt = 80
 
 // excerpt shows the start of what a process wrote.
 func excerpt(b []byte) string {
-	return shown(string(b[:min(len(b), 4*maxExcerpt)]), maxExcerpt)
-}
-
-// shown is text of a process as it stands in a sentence of ours: one line, nothing
-// hidden in it, not too long.
-func shown(text string, limit int) string {
-	text, _ = guard.CutText(strings.Join(strings.Fields(guard.CleanText(text)), " "), limit)
-	return text
+	return guard.OneLine(string(b[:min(len(b), 4*maxExcerpt)]), maxExcerpt)
 }
 
 // compact is a JSON value as short as it gets.
@@ -165,10 +157,4 @@ func compact(raw json.RawMessage) json.RawMessage {
 		return raw // not JSON; whoever reads it says so
 	}
 	return b.Bytes()
-}
-
-// shownLines is shown for text of several lines.
-func shownLines(text string, limit int) string {
-	text, _ = guard.CutText(strings.TrimSpace(guard.CleanText(text)), limit)
-	return text
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -12,7 +13,9 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 )
 
@@ -78,41 +81,9 @@ func (x *process) set(change func()) {
 func (x *process) loop(ctx context.Context) {
 	defer close(x.done)
 	defer x.set(func() { x.state, x.life = Stopped, nil })
-	for x.released(ctx) {
-		ran, err := x.once(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		pause := x.ended(ctx, ran, err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-x.kick:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// lookEvery is how often is looked whether an instance was let go.
-const lookEvery = time.Second
-
-// released waits until the instance is not held; false if ctx ended first.
-func (x *process) released(ctx context.Context) bool {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for x.p.Hold() {
-		x.set(func() { x.state = Held })
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return ctx.Err() == nil
+	supervise.Lives{
+		Hold: x.p.Hold, Held: func() { x.set(func() { x.state = Held }) }, Once: x.once, Ended: x.ended, Kick: x.kick,
+	}.Run(ctx)
 }
 
 // ended notes the end of a child and says how long to wait before the next.
@@ -171,8 +142,13 @@ func (x *process) once(ctx context.Context) (ran time.Duration, err error) {
 	}
 	x.set(func() { x.life = nil })
 	err = v.wait()
-	v.lines.flush()
+	v.lines.Flush()
 	return x.p.now().Sub(ready), err
+}
+
+// newOutput is what a child says to its standard error, and in Log events.
+func newOutput(log *slog.Logger, redact func(string) string) *supervise.Output {
+	return supervise.NewOutput(log, supervise.Config{What: "a tool process", Redact: redact, Now: time.Now, Burst: 50, Every: 2 * time.Second, Keep: 1})
 }
 
 // start starts a child. An error says that nothing runs.
@@ -189,7 +165,7 @@ func (x *process) start(ctx context.Context) (*life, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "start tool process %s: %w", x.spec.Name, err)
 	}
-	says := newLines(x.p.Logger.With("process", x.spec.Name), x.p.Redact)
+	says := newOutput(x.p.Logger.With("process", x.spec.Name), x.p.Redact)
 	child, err := x.p.Launch(ctx, confine.Spec{
 		Path: x.spec.Command[0], Args: x.spec.Command, Env: env, Dir: dir, StdinPipe: true, Stdout: w, Stderr: says,
 		Profile: x.spec.profile(dir), Owner: confine.Owner{Subject: x.spec.Subject(), Tool: x.spec.Name},
@@ -403,7 +379,7 @@ func (x *process) notice(m fromTool) error {
 	}
 	switch {
 	case m.Target != "" && m.Target != noticeTo:
-		return x.refuse("a notice to " + shown(m.Target, maxExcerpt) + ": notices are sent to the operator only")
+		return x.refuse("a notice to " + guard.OneLine(m.Target, maxExcerpt) + ": notices are sent to the operator only")
 	case !x.spec.notifies(need):
 		return x.refuse("a notice without a scope for it: " + need.String())
 	case n.budget < 1:
@@ -412,7 +388,7 @@ func (x *process) notice(m fromTool) error {
 		return x.refuse("nothing sends notices here")
 	}
 	n.budget--
-	notice := Notice{Process: x.spec.Name, Subject: shown(m.Subject, 200), Message: shownLines(m.Message, noticeSize)}
+	notice := Notice{Process: x.spec.Name, Subject: guard.OneLine(m.Subject, 200), Message: guard.Lines(m.Message, noticeSize)}
 	ctx, cancel := context.WithTimeout(context.Background(), noticeWait)
 	defer cancel()
 	if err := x.p.Notify(ctx, notice); err != nil {

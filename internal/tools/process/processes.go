@@ -14,6 +14,8 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
 )
@@ -31,7 +33,7 @@ type Deps struct {
 	Audit Auditor
 	Tools *tool.Registry
 	// Launch starts a child inside its walls. An error says that nothing of it ran.
-	Launch func(ctx context.Context, s confine.Spec) (Child, error)
+	Launch func(ctx context.Context, s confine.Spec) (supervise.Child, error)
 	// Dir is the directory a process has for itself.
 	Dir func(name string) string
 	// Secret gives the value of a secret. Nil: there are none.
@@ -203,7 +205,7 @@ func (p *Processes) Add(ctx context.Context, s Spec, by string) (Info, error) {
 		return Info{}, err
 	}
 	if info, err := os.Stat(s.Command[0]); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return Info{}, fault.New(fault.NotFound, "there is no program at %s", shown(s.Command[0], 200))
+		return Info{}, fault.New(fault.NotFound, "there is no program at %s", guard.OneLine(s.Command[0], 200))
 	}
 	p.change.Lock()
 	defer p.change.Unlock()
@@ -280,7 +282,7 @@ func (p *Processes) Remove(ctx context.Context, name, by string) error {
 }
 
 func errNone(name string) error {
-	return fault.New(fault.NotFound, "no tool process %q", shown(name, maxExcerpt)).WithHint("ombud tools list shows them")
+	return fault.New(fault.NotFound, "no tool process %q", guard.OneLine(name, maxExcerpt)).WithHint("ombud tools list shows them")
 }
 
 func (p *Processes) get(name string) (*process, error) {
@@ -316,7 +318,7 @@ func (x *process) info() Info {
 		Added: x.added, Changed: x.changed, Tools: slices.Clone(x.tools),
 	}
 	if x.failed != nil && x.failures > 0 {
-		out.Error = shown(x.failed.Error(), 500)
+		out.Error = guard.OneLine(x.failed.Error(), 500)
 	}
 	if x.state == Waiting {
 		out.Next = x.next.UnixMicro()

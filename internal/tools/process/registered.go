@@ -35,13 +35,13 @@ type registration struct {
 func registered(m fromTool) (registration, error) {
 	major, _, _ := strings.Cut(Version, ".")
 	if v, _, _ := strings.Cut(m.ProtocolVersion, "."); v != "" && v != major {
-		return registration{}, errProtocol("it speaks version %s, ombud speaks %s", shown(m.ProtocolVersion, 20), Version).
+		return registration{}, errProtocol("it speaks version %s, ombud speaks %s", guard.OneLine(m.ProtocolVersion, 20), Version).
 			WithHint("look for a version of the tool for protocol %s", Version)
 	}
 	if len(m.Tools) > maxTools {
 		return registration{}, errProtocol("it registers %d tools, at most %d", len(m.Tools), maxTools)
 	}
-	reg := registration{Process: shown(m.Process, 64), Tools: []json.RawMessage{}}
+	reg := registration{Process: guard.OneLine(m.Process, 64), Tools: []json.RawMessage{}}
 	size := 0
 	for _, raw := range m.Tools {
 		reg.Tools = append(reg.Tools, compact(raw))
@@ -111,9 +111,9 @@ func (s *Spec) judgeOne(raw json.RawMessage) (t Tool, err error) {
 	t.local = d.Name
 	local := strings.TrimPrefix(d.Name, s.Name+".")
 	t.Description, _ = guard.CutText(guard.CleanText(d.Description), maxDescription)
-	t.Says = shown(d.RequiredScope, 200)
+	t.Says = guard.OneLine(d.RequiredScope, 200)
 	if !toolForm.MatchString(local) {
-		return t, fmt.Errorf("%q is no name of a tool", shown(d.Name, maxExcerpt))
+		return t, fmt.Errorf("%q is no name of a tool", guard.OneLine(d.Name, maxExcerpt))
 	}
 	t.Name = s.Name + "." + local
 	if !s.lists(local) {
@@ -186,7 +186,7 @@ func (s *Spec) definition(raw json.RawMessage, t Tool, held func() bool) (tool.D
 		ReadOnly: t.ReadOnly, Irreversible: !t.ReadOnly && !reads, Repeat: tool.AtMostOnce,
 		Timeout: s.CallTimeout(), MaxOutput: maxOutput, Source: label.Untrusted("tool:" + s.Name), Revision: t.revision,
 		Scopes:  func(json.RawMessage) ([]scope.Scope, error) { return slices.Clone(needs), nil },
-		Summary: func(input json.RawMessage) string { return t.Name + " " + shown(string(input), maxSummary) },
+		Summary: func(input json.RawMessage) string { return t.Name + " " + guard.OneLine(string(input), maxSummary) },
 	}
 	if t.Repeatable {
 		def.Repeat = tool.Repeatable
@@ -212,7 +212,7 @@ func difference(before, after registration) changes {
 			var d descriptor
 			name := excerpt(raw)
 			if json.Unmarshal(raw, &d) == nil {
-				name = shown(d.Name, maxExcerpt)
+				name = guard.OneLine(d.Name, maxExcerpt)
 			}
 			out[name] = named{out[name].raw + string(raw)}
 		}

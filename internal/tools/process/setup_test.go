@@ -23,6 +23,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/tool"
 	"github.com/ombud-run/ombud/internal/vault"
 )
@@ -50,7 +51,7 @@ type bareJob struct {
 	exit confine.Exit
 }
 
-func (b *bare) launch(_ context.Context, s confine.Spec) (Child, error) {
+func (b *bare) launch(_ context.Context, s confine.Spec) (supervise.Child, error) {
 	cmd := exec.Command(s.Path)
 	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.Args, s.Env, s.Dir, s.Stdout, s.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

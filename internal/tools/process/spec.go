@@ -12,6 +12,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/secret"
 )
@@ -83,7 +84,7 @@ var networks = map[string]confine.Network{"": confine.NetNone, "none": confine.N
 func (s *Spec) Check() error {
 	switch {
 	case !processForm.MatchString(s.Name):
-		return fault.New(fault.Invalid, "a tool process's name begins with a-z and has 1 to 32 of a-z, 0-9 and -, not %q", shown(s.Name, maxExcerpt))
+		return fault.New(fault.Invalid, "a tool process's name begins with a-z and has 1 to 32 of a-z, 0-9 and -, not %q", guard.OneLine(s.Name, maxExcerpt))
 	case len(s.Command) == 0 || !filepath.IsAbs(s.Command[0]):
 		return fault.New(fault.Invalid, "the program of %s must be an absolute path", s.Name)
 	case len(s.Scopes) == 0:
@@ -118,7 +119,7 @@ func (s *Spec) Check() error {
 	}
 	for _, path := range slices.Concat(s.Read, s.Write) {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
-			return fault.New(fault.Invalid, "%q must be a clean absolute path", shown(path, maxExcerpt))
+			return fault.New(fault.Invalid, "%q must be a clean absolute path", guard.OneLine(path, maxExcerpt))
 		}
 	}
 	return nil
@@ -152,7 +153,7 @@ func (s *Spec) checkBounds() error {
 	}
 	for _, tool := range slices.Concat(s.Reads, s.Repeatable, slices.Collect(maps.Keys(seen))) {
 		if !toolForm.MatchString(tool) {
-			return fault.New(fault.Invalid, "%q is no name of a tool", shown(tool, maxExcerpt))
+			return fault.New(fault.Invalid, "%q is no name of a tool", guard.OneLine(tool, maxExcerpt))
 		}
 		if !s.lists(tool) {
 			return fault.New(fault.Invalid, "%s is not among the tools that %s may register", tool, s.Name)
@@ -165,7 +166,7 @@ func (s *Spec) checkSecrets() error {
 	for _, variable := range slices.Sorted(maps.Keys(s.Secrets)) {
 		name := s.Secrets[variable]
 		if !variableForm.MatchString(variable) || slices.Contains(ownVariables, strings.ToUpper(variable)) {
-			return fault.New(fault.Invalid, "a secret cannot be put into the variable %q", shown(variable, maxExcerpt))
+			return fault.New(fault.Invalid, "a secret cannot be put into the variable %q", guard.OneLine(variable, maxExcerpt))
 		}
 		if err := secret.CheckName(name); err != nil { // it does not repeat the name, which may be the value
 			return err

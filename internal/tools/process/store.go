@@ -8,6 +8,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -39,7 +40,7 @@ func (p *Processes) tell(ctx context.Context, tx *db.Tx, kind, by, outcome strin
 	if d.Tools != nil {
 		reason = d.Tools.String()
 	}
-	entry := audit.Entry{Kind: kind, Actor: by, Subject: "tool:" + d.Name, Outcome: outcome, Reason: shown(reason, 300)}
+	entry := audit.Entry{Kind: kind, Actor: by, Subject: "tool:" + d.Name, Outcome: outcome, Reason: guard.OneLine(reason, 300)}
 	if d.Spec != nil {
 		for _, b := range d.Spec.Scopes {
 			entry.Scopes = append(entry.Scopes, b.Scope.String())

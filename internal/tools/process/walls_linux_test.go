@@ -14,6 +14,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/scope"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 // walled starts the children of a stand by the real launcher.
@@ -25,7 +26,7 @@ func walled(t *testing.T, cfg Config) *stand {
 	}
 	t.Cleanup(launcher.Close)
 	return setup(t, dbtest.SQLite(t), cfg, func(d *Deps) {
-		d.Launch = func(ctx context.Context, s confine.Spec) (Child, error) {
+		d.Launch = func(ctx context.Context, s confine.Spec) (supervise.Child, error) {
 			job, err := launcher.Start(ctx, s)
 			if err != nil {
 				return nil, err
