@@ -15,7 +15,7 @@ func (anthropic) key(q *http.Request) string {
 }
 
 func (anthropic) failure(r *refusal, id string) any {
-	return object{"type": "error", "error": object{"type": r.kind, "message": r.message}, "request_id": id}
+	return anthropicEvent{Type: "error", Error: &anthropicError{r.kind, r.message}, RequestID: id}
 }
 
 type anthropicRequest struct {
@@ -116,45 +116,106 @@ func (anthropic) stop(r reply) string {
 	return "end_turn"
 }
 
-func (a anthropic) message(x *exchange, t *Turn, out int, content []object, stop any) object {
-	return object{
-		"id": x.run.server.id("msg"), "type": "message", "role": "assistant", "model": t.Model, "content": content, "stop_reason": stop, "stop_sequence": nil,
-		"usage": object{"input_tokens": 100, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 20, "output_tokens": out},
+type anthropicError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+type anthropicMessage struct {
+	ID      string `json:"id"`
+	Type    string `json:"type"`
+	Role    string `json:"role"`
+	Model   string `json:"model"`
+	Content []any  `json:"content"`
+	anthropicStop
+	Usage anthropicUsage `json:"usage"`
+}
+
+type anthropicStop struct {
+	Reason   *string `json:"stop_reason"`
+	Sequence *string `json:"stop_sequence"`
+}
+
+type anthropicUsage struct {
+	Input        int `json:"input_tokens,omitempty"`
+	CacheCreated int `json:"cache_creation_input_tokens,omitempty"`
+	CacheRead    int `json:"cache_read_input_tokens,omitempty"`
+	Output       int `json:"output_tokens"`
+}
+
+// anthropicText is a block, and a piece of one.
+type anthropicText struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type anthropicCall struct {
+	Type  string          `json:"type"`
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+type anthropicInput struct {
+	Type string `json:"type"`
+	JSON string `json:"partial_json"`
+}
+
+type anthropicEvent struct {
+	Type      string            `json:"type"`
+	Index     *int              `json:"index,omitempty"`
+	Message   *anthropicMessage `json:"message,omitempty"`
+	Block     any               `json:"content_block,omitempty"`
+	Delta     any               `json:"delta,omitempty"`
+	Usage     *anthropicUsage   `json:"usage,omitempty"`
+	Error     *anthropicError   `json:"error,omitempty"`
+	RequestID string            `json:"request_id,omitempty"`
+}
+
+func (anthropic) message(x *exchange, t *Turn, out int, content []any, stop *string) *anthropicMessage {
+	return &anthropicMessage{
+		ID: x.run.server.id("msg"), Type: "message", Role: "assistant", Model: t.Model, Content: content, anthropicStop: anthropicStop{Reason: stop},
+		Usage: anthropicUsage{Input: 100, CacheCreated: 10, CacheRead: 20, Output: out},
 	}
+}
+
+func (anthropic) call(x *exchange, r reply, input json.RawMessage) anthropicCall {
+	return anthropicCall{"tool_use", x.run.server.id("toolu"), r.call.Name, input}
 }
 
 func (a anthropic) whole(x *exchange, t *Turn, r reply) {
-	content := []object{{"type": "text", "text": r.Text}}
+	content := []any{anthropicText{"text", r.Text}}
 	if r.call != nil {
-		content = append(content, object{"type": "tool_use", "id": x.run.server.id("toolu"), "name": r.call.Name, "input": r.Call.Input})
+		content = append(content, a.call(x, r, r.Call.Input))
 	}
-	x.json(http.StatusOK, a.message(x, t, 7, content, a.stop(r)))
+	x.json(http.StatusOK, a.message(x, t, 7, content, new(a.stop(r))))
 }
 
 func (a anthropic) stream(x *exchange, t *Turn, r reply) {
-	event := func(kind string, doc object) {
-		doc["type"] = kind
-		x.event(kind, doc)
+	event := func(kind string, e anthropicEvent) {
+		e.Type = kind
+		x.event(kind, e)
 	}
-	event("message_start", object{"message": a.message(x, t, 1, []object{}, nil)})
-	event("content_block_start", object{"index": 0, "content_block": object{"type": "text", "text": ""}})
-	event("ping", object{})
+	first, second := new(0), new(1)
+	event("message_start", anthropicEvent{Message: a.message(x, t, 1, []any{}, nil)})
+	event("content_block_start", anthropicEvent{Index: first, Block: anthropicText{Type: "text"}})
+	event("ping", anthropicEvent{})
 	goesOn := x.say(r.Text, func(piece string) {
-		event("content_block_delta", object{"index": 0, "delta": object{"type": "text_delta", "text": piece}})
+		event("content_block_delta", anthropicEvent{Index: first, Delta: anthropicText{"text_delta", piece}})
 	}, func() {
-		event("error", object{"error": object{"type": "overloaded_error", "message": "Overloaded"}})
+		event("error", anthropicEvent{Error: &anthropicError{"overloaded_error", "Overloaded"}})
 	})
 	if !goesOn {
 		return
 	}
-	event("content_block_stop", object{"index": 0})
+	event("content_block_stop", anthropicEvent{Index: first})
 	if r.call != nil {
-		event("content_block_start", object{"index": 1, "content_block": object{"type": "tool_use", "id": x.run.server.id("toolu"), "name": r.call.Name, "input": object{}}})
+		event("content_block_start", anthropicEvent{Index: second, Block: a.call(x, r, json.RawMessage("{}"))})
 		for _, piece := range pieces(string(r.Call.Input)) {
-			event("content_block_delta", object{"index": 1, "delta": object{"type": "input_json_delta", "partial_json": piece}})
+			event("content_block_delta", anthropicEvent{Index: second, Delta: anthropicInput{"input_json_delta", piece}})
 		}
-		event("content_block_stop", object{"index": 1})
+		event("content_block_stop", anthropicEvent{Index: second})
 	}
-	event("message_delta", object{"delta": object{"stop_reason": a.stop(r), "stop_sequence": nil}, "usage": object{"output_tokens": 7}})
-	event("message_stop", object{})
+	event("message_delta", anthropicEvent{Delta: anthropicStop{Reason: new(a.stop(r))}, Usage: &anthropicUsage{Output: 7}})
+	event("message_stop", anthropicEvent{})
 }

@@ -74,50 +74,91 @@ func (chat) stop(r reply) string {
 	return "stop"
 }
 
-func chatUsage() object {
-	return object{"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107, "prompt_tokens_details": object{"cached_tokens": 20}}
+type chatDocument struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int          `json:"created"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   *chatUsage   `json:"usage"`
 }
 
-// call is the tool call of an answer, nil if it is none.
-func (chat) call(x *exchange, r reply) []object {
+type chatChoice struct {
+	Index   int          `json:"index"`
+	Message *chatMessage `json:"message,omitempty"`
+	Delta   *chatMessage `json:"delta,omitempty"`
+	Finish  *string      `json:"finish_reason"`
+}
+
+type chatMessage struct {
+	Role    string     `json:"role,omitempty"`
+	Content *string    `json:"content,omitempty"`
+	Calls   []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chatCall struct {
+	Index    int    `json:"index"`
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+type chatUsage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+	Details    struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+func (chat) usage() *chatUsage {
+	u := &chatUsage{Prompt: 100, Completion: 7, Total: 107}
+	u.Details.Cached = 20
+	return u
+}
+
+// calls is the tool call of an answer, nil if it is none.
+func (chat) calls(x *exchange, r reply) []chatCall {
 	if r.call == nil {
 		return nil
 	}
-	return []object{{"index": 0, "id": x.run.server.id("call"), "type": "function", "function": object{"name": r.call.Name, "arguments": string(r.Call.Input)}}}
+	c := chatCall{ID: x.run.server.id("call"), Type: "function"}
+	c.Function.Name, c.Function.Arguments = r.call.Name, string(r.Call.Input)
+	return []chatCall{c}
 }
 
 func (a chat) whole(x *exchange, t *Turn, r reply) {
-	msg := object{"role": "assistant", "content": r.Text}
-	if calls := a.call(x, r); calls != nil {
-		msg["tool_calls"] = calls
-	}
-	x.json(http.StatusOK, object{
-		"id": x.run.server.id("chatcmpl"), "object": "chat.completion", "created": 1700000000, "model": t.Model, "usage": chatUsage(),
-		"choices": []object{{"index": 0, "message": msg, "finish_reason": a.stop(r)}},
+	msg := &chatMessage{Role: "assistant", Content: &r.Text, Calls: a.calls(x, r)}
+	x.json(http.StatusOK, chatDocument{
+		x.run.server.id("chatcmpl"), "chat.completion", 1700000000, t.Model, []chatChoice{{Message: msg, Finish: new(a.stop(r))}}, a.usage(),
 	})
 }
 
 func (a chat) stream(x *exchange, t *Turn, r reply) {
 	id := x.run.server.id("chatcmpl")
-	chunk := func(choices []object, usage any) {
-		x.event("", object{"id": id, "object": "chat.completion.chunk", "created": 1700000000, "model": t.Model, "choices": choices, "usage": usage})
+	chunk := func(choices []chatChoice, usage *chatUsage) {
+		x.event("", chatDocument{id, "chat.completion.chunk", 1700000000, t.Model, choices, usage})
 	}
-	delta := func(d object, finish any) {
-		chunk([]object{{"index": 0, "delta": d, "finish_reason": finish}}, nil)
+	delta := func(d chatMessage, finish *string) {
+		chunk([]chatChoice{{Delta: &d, Finish: finish}}, nil)
 	}
-	delta(object{"role": "assistant", "content": ""}, nil)
+	delta(chatMessage{Role: "assistant", Content: new("")}, nil)
 	goesOn := x.say(r.Text, func(piece string) {
-		delta(object{"content": piece}, nil)
+		delta(chatMessage{Content: &piece}, nil)
 	}, func() {
-		x.event("", object{"error": object{"message": "Overloaded", "type": "server_error", "code": "overloaded"}})
+		x.event("", failed[openaiError]{openaiError{Message: "Overloaded", Type: "server_error", Code: "overloaded"}})
 	})
 	if !goesOn {
 		return
 	}
-	if calls := a.call(x, r); calls != nil {
-		delta(object{"tool_calls": calls}, nil)
+	if calls := a.calls(x, r); calls != nil {
+		delta(chatMessage{Calls: calls}, nil)
 	}
-	delta(object{}, a.stop(r))
-	chunk([]object{}, chatUsage())
+	delta(chatMessage{}, new(a.stop(r)))
+	chunk([]chatChoice{}, a.usage())
 	x.send("", "[DONE]")
 }

@@ -30,7 +30,13 @@ func (gemini) failure(r *refusal, _ string) any {
 	case http.StatusInternalServerError:
 		status = "INTERNAL"
 	}
-	return object{"error": object{"code": r.status, "message": r.message, "status": status}}
+	return failed[geminiError]{geminiError{r.status, r.message, status}}
+}
+
+type geminiError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Status  string `json:"status"`
 }
 
 type geminiContent struct {
@@ -131,40 +137,69 @@ func (gemini) asked(schema, text string) string {
 	return text
 }
 
-func (gemini) chunk(parts []object, finish string) object {
-	c := object{"content": object{"role": "model", "parts": parts}, "index": 0}
-	if finish != "" {
-		c["finishReason"] = finish
-	}
-	return object{
-		"candidates": []object{c}, "modelVersion": "fake-gemini",
-		"usageMetadata": object{"promptTokenCount": 100, "candidatesTokenCount": 7, "totalTokenCount": 107, "cachedContentTokenCount": 20},
-	}
+type geminiChunk struct {
+	Candidates []geminiCandidate `json:"candidates"`
+	Model      string            `json:"modelVersion"`
+	Usage      geminiUsage       `json:"usageMetadata"`
 }
 
-// last are the parts that close an answer.
-func (gemini) last(r reply) (parts []object, finish string) {
+type geminiCandidate struct {
+	Content geminiAnswer `json:"content"`
+	Index   int          `json:"index"`
+	Finish  string       `json:"finishReason,omitempty"`
+}
+
+type geminiAnswer struct {
+	Role  string       `json:"role"`
+	Parts []geminiSaid `json:"parts"`
+}
+
+// geminiSaid is a text or a call.
+type geminiSaid struct {
+	Text *string     `json:"text,omitempty"`
+	Call *geminiCall `json:"functionCall,omitempty"`
+}
+
+type geminiCall struct {
+	Args json.RawMessage `json:"args"`
+	Name string          `json:"name"`
+}
+
+type geminiUsage struct {
+	Prompt     int `json:"promptTokenCount"`
+	Candidates int `json:"candidatesTokenCount"`
+	Total      int `json:"totalTokenCount"`
+	Cached     int `json:"cachedContentTokenCount"`
+}
+
+func (gemini) chunk(finish string, parts ...geminiSaid) geminiChunk {
+	return geminiChunk{[]geminiCandidate{{geminiAnswer{"model", parts}, 0, finish}}, "fake-gemini", geminiUsage{100, 7, 107, 20}}
+}
+
+// last is the part that closes an answer.
+func (gemini) last(r reply) (finish string, part geminiSaid) {
 	switch {
 	case r.Declined:
-		return []object{{"text": ""}}, "SAFETY"
+		return "SAFETY", geminiSaid{Text: new("")}
 	case r.call != nil:
-		return []object{{"functionCall": object{"name": r.call.Name, "args": r.Call.Input}}}, "STOP"
+		return "STOP", geminiSaid{Call: &geminiCall{r.Call.Input, r.call.Name}}
 	}
-	return []object{{"text": ""}}, "STOP"
+	return "STOP", geminiSaid{Text: new("")}
 }
 
 func (a gemini) whole(x *exchange, t *Turn, r reply) {
-	parts, finish := a.last(r)
-	x.json(http.StatusOK, a.chunk(append([]object{{"text": a.asked(t.shape, r.Text)}}, parts...), finish))
+	finish, part := a.last(r)
+	x.json(http.StatusOK, a.chunk(finish, geminiSaid{Text: new(a.asked(t.shape, r.Text))}, part))
 }
 
 func (a gemini) stream(x *exchange, _ *Turn, r reply) {
 	goesOn := x.say(r.Text, func(piece string) {
-		x.event("", a.chunk([]object{{"text": piece}}, ""))
+		x.event("", a.chunk("", geminiSaid{Text: &piece}))
 	}, func() {
 		x.event("", a.failure(failureOf(http.StatusServiceUnavailable), ""))
 	})
 	if goesOn {
-		x.event("", a.chunk(a.last(r)))
+		finish, part := a.last(r)
+		x.event("", a.chunk(finish, part))
 	}
 }

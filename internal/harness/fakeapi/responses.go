@@ -2,7 +2,6 @@ package fakeapi
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"strings"
 )
@@ -14,12 +13,19 @@ func (responses) key(q *http.Request) string { return bearer(q) }
 
 func (responses) failure(r *refusal, _ string) any { return openaiFailure(r) }
 
-func openaiFailure(r *refusal) object {
+type openaiError struct {
+	Message string          `json:"message"`
+	Type    string          `json:"type,omitempty"`
+	Param   json.RawMessage `json:"param,omitempty"`
+	Code    string          `json:"code"`
+}
+
+func openaiFailure(r *refusal) failed[openaiError] {
 	code := r.kind
 	if r.status == http.StatusUnauthorized {
 		code = "invalid_api_key"
 	}
-	return object{"error": object{"message": r.message, "type": r.kind, "param": nil, "code": code}}
+	return failed[openaiError]{openaiError{r.message, r.kind, json.RawMessage("null"), code}}
 }
 
 type responsesRequest struct {
@@ -115,30 +121,53 @@ func (t *Turn) responsesItem(i responsesItem) *refusal {
 	return nil
 }
 
-// text is the item of what is said.
-func (responses) text(x *exchange, r reply) object {
-	part := object{"type": "output_text", "text": r.Text, "annotations": []object{}}
-	if r.Declined {
-		part = object{"type": "refusal", "refusal": r.Text}
-	}
-	return object{"type": "message", "id": x.run.server.id("msg"), "role": "assistant", "status": "completed", "content": []object{part}}
+// responsesPart is a text or a refusal.
+type responsesPart struct {
+	Type        string  `json:"type"`
+	Text        *string `json:"text,omitempty"`
+	Annotations []any   `json:"annotations,omitzero"`
+	Refusal     *string `json:"refusal,omitempty"`
 }
 
-// item is that of a call.
-func (responses) item(x *exchange, r reply) object {
-	item := object{"call_id": x.run.server.id("call"), "status": "completed"}
+func partOf(r reply, text string) responsesPart {
+	if r.Declined {
+		return responsesPart{Type: "refusal", Refusal: &text}
+	}
+	return responsesPart{Type: "output_text", Text: &text, Annotations: []any{}}
+}
+
+type responsesMessage struct {
+	Type    string          `json:"type"`
+	ID      string          `json:"id"`
+	Role    string          `json:"role"`
+	Status  string          `json:"status"`
+	Content []responsesPart `json:"content"`
+}
+
+type responsesCall struct {
+	Type      string  `json:"type"`
+	ID        string  `json:"id"`
+	CallID    string  `json:"call_id"`
+	Status    string  `json:"status"`
+	Execution string  `json:"execution,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Namespace string  `json:"namespace,omitempty"`
+	Arguments any     `json:"arguments,omitempty"` // a function's are a text
+	Input     *string `json:"input,omitempty"`
+}
+
+// callOf is the item of a call.
+func (responses) callOf(x *exchange, r reply) responsesCall {
+	c := responsesCall{CallID: x.run.server.id("call"), Status: "completed"}
 	switch r.call.kind {
 	case "tool_search":
-		item["type"], item["id"], item["execution"], item["arguments"] = "tool_search_call", x.run.server.id("tsc"), "client", r.Call.Input
+		c.Type, c.ID, c.Execution, c.Arguments = "tool_search_call", x.run.server.id("tsc"), "client", r.Call.Input
 	case "custom":
-		item["type"], item["id"], item["name"], item["input"] = "custom_tool_call", x.run.server.id("ctc"), r.call.Name, plainText(r.Call.Input)
+		c.Type, c.ID, c.Name, c.Input = "custom_tool_call", x.run.server.id("ctc"), r.call.Name, new(plainText(r.Call.Input))
 	default:
-		item["type"], item["id"], item["name"], item["arguments"] = "function_call", x.run.server.id("fc"), r.call.local, string(r.Call.Input)
-		if r.call.space != "" {
-			item["namespace"] = r.call.space
-		}
+		c.Type, c.ID, c.Name, c.Namespace, c.Arguments = "function_call", x.run.server.id("fc"), r.call.local, r.call.space, string(r.Call.Input)
 	}
-	return item
+	return c
 }
 
 // plainText is the input of a tool that takes a text: a JSON text is unpacked.
@@ -150,90 +179,135 @@ func plainText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-func (a responses) response(x *exchange, t *Turn, status string, output []object, usage any) object {
-	return object{
-		"id": x.run.server.id("resp"), "object": "response", "created_at": 1700000000, "status": status, "model": t.Model, "output": output, "usage": usage,
-		"parallel_tool_calls": true, "tools": []object{}, "error": nil, "incomplete_details": nil,
-	}
+type responsesDocument struct {
+	ID         string          `json:"id"`
+	Object     string          `json:"object"`
+	Created    int             `json:"created_at"`
+	Status     string          `json:"status"`
+	Model      string          `json:"model"`
+	Output     []any           `json:"output"`
+	Usage      *responsesUsage `json:"usage"`
+	Parallel   bool            `json:"parallel_tool_calls"`
+	Tools      []any           `json:"tools"`
+	Error      *openaiError    `json:"error"`
+	Incomplete *struct{}       `json:"incomplete_details"`
 }
 
-func responsesUsage() object {
-	return object{"input_tokens": 100, "input_tokens_details": object{"cached_tokens": 20}, "output_tokens": 7, "output_tokens_details": object{"reasoning_tokens": 0}, "total_tokens": 107}
+type responsesUsage struct {
+	Input        int `json:"input_tokens"`
+	InputDetails struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"input_tokens_details"`
+	Output        int `json:"output_tokens"`
+	OutputDetails struct {
+		Reasoning int `json:"reasoning_tokens"`
+	} `json:"output_tokens_details"`
+	Total int `json:"total_tokens"`
+}
+
+func (responses) document(x *exchange, t *Turn, status string, output ...any) *responsesDocument {
+	d := &responsesDocument{
+		ID: x.run.server.id("resp"), Object: "response", Created: 1700000000, Status: status, Model: t.Model, Output: append([]any{}, output...),
+		Parallel: true, Tools: []any{},
+	}
+	if status == "completed" {
+		d.Usage = &responsesUsage{Input: 100, Output: 7, Total: 107}
+		d.Usage.InputDetails.Cached = 20
+	}
+	return d
+}
+
+// message is the item of what is said.
+func (responses) message(x *exchange, r reply) responsesMessage {
+	return responsesMessage{"message", x.run.server.id("msg"), "assistant", "completed", []responsesPart{partOf(r, r.Text)}}
 }
 
 func (a responses) whole(x *exchange, t *Turn, r reply) {
-	output := []object{a.text(x, r)}
+	output := []any{a.message(x, r)}
 	if r.call != nil {
-		output = append(output, a.item(x, r))
+		output = append(output, a.callOf(x, r))
 	}
-	x.json(http.StatusOK, a.response(x, t, "completed", output, responsesUsage()))
+	x.json(http.StatusOK, a.document(x, t, "completed", output...))
+}
+
+type responsesEvent struct {
+	Type         string             `json:"type"`
+	Number       int                `json:"sequence_number"`
+	Response     *responsesDocument `json:"response,omitempty"`
+	OutputIndex  *int               `json:"output_index,omitempty"`
+	ContentIndex *int               `json:"content_index,omitempty"`
+	Item         any                `json:"item,omitempty"`
+	ItemID       string             `json:"item_id,omitempty"`
+	Part         *responsesPart     `json:"part,omitempty"`
+	Delta        *string            `json:"delta,omitempty"`
+	// What a .done says again, by what it was.
+	Text      *string `json:"text,omitempty"`
+	Refusal   *string `json:"refusal,omitempty"`
+	Arguments any     `json:"arguments,omitempty"`
+	Input     *string `json:"input,omitempty"`
 }
 
 func (a responses) stream(x *exchange, t *Turn, r reply) {
 	number := -1
-	event := func(kind string, doc object) {
+	event := func(kind string, e responsesEvent) {
 		number++
-		doc["type"], doc["sequence_number"] = kind, number
-		x.event(kind, doc)
+		e.Type, e.Number = kind, number
+		x.event(kind, e)
 	}
-	msg := a.text(x, r)
-	begun := a.response(x, t, "in_progress", []object{}, nil)
-	event("response.created", object{"response": begun})
-	event("response.in_progress", object{"response": begun})
-	event("response.output_item.added", object{"output_index": 0, "item": object{"type": "message", "id": msg["id"], "role": "assistant", "status": "in_progress", "content": []object{}}})
-	at := func(doc object) object {
-		doc["item_id"], doc["output_index"], doc["content_index"] = msg["id"], 0, 0
-		return doc
+	msg, first := a.message(x, r), new(0)
+	begun := a.document(x, t, "in_progress")
+	event("response.created", responsesEvent{Response: begun})
+	event("response.in_progress", responsesEvent{Response: begun})
+	event("response.output_item.added", responsesEvent{OutputIndex: first, Item: responsesMessage{"message", msg.ID, "assistant", "in_progress", []responsesPart{}}})
+	said := func(kind string, e responsesEvent) {
+		e.ItemID, e.OutputIndex, e.ContentIndex = msg.ID, first, first
+		event("response."+kind, e)
 	}
-	part, kind, key := object{"type": "output_text", "text": "", "annotations": []object{}}, "response.output_text", "text"
-	if r.Declined {
-		part, kind, key = object{"type": "refusal", "refusal": ""}, "response.refusal", "refusal"
-	}
-	event("response.content_part.added", at(object{"part": part}))
+	said("content_part.added", responsesEvent{Part: new(partOf(r, ""))})
+	part := msg.Content[0]
 	goesOn := x.say(r.Text, func(piece string) {
-		event(kind+".delta", at(object{"delta": piece}))
+		said(part.Type+".delta", responsesEvent{Delta: &piece})
 	}, func() {
-		failed := a.response(x, t, "failed", []object{}, nil)
-		failed["error"] = object{"code": "server_is_overloaded", "message": "Overloaded"}
-		event("response.failed", object{"response": failed})
+		broken := a.document(x, t, "failed")
+		broken.Error = &openaiError{Code: "server_is_overloaded", Message: "Overloaded"}
+		event("response.failed", responsesEvent{Response: broken})
 	})
 	if !goesOn {
 		return
 	}
-	event(kind+".done", at(object{key: r.Text}))
-	event("response.content_part.done", at(object{"part": msg["content"].([]object)[0]}))
-	event("response.output_item.done", object{"output_index": 0, "item": msg})
-	output := []object{msg}
+	said(part.Type+".done", responsesEvent{Text: part.Text, Refusal: part.Refusal})
+	said("content_part.done", responsesEvent{Part: &part})
+	event("response.output_item.done", responsesEvent{OutputIndex: first, Item: msg})
+	output := []any{msg}
 	if r.call != nil {
-		item := a.item(x, r)
-		output = append(output, item)
-		a.streamCall(event, item)
+		c := a.callOf(x, r)
+		output = append(output, c)
+		a.streamCall(event, c)
 	}
-	completed := a.response(x, t, "completed", output, responsesUsage())
-	completed["id"] = begun["id"]
-	event("response.completed", object{"response": completed})
+	completed := a.document(x, t, "completed", output...)
+	completed.ID = begun.ID
+	event("response.completed", responsesEvent{Response: completed})
 }
 
 // streamCall sends the item of a call.
-func (responses) streamCall(event func(string, object), item object) {
-	begun := maps.Clone(item)
-	begun["status"] = "in_progress"
-	name, field := "", ""
-	switch item["type"] {
+func (responses) streamCall(event func(string, responsesEvent), c responsesCall) {
+	begun, second := c, new(1)
+	begun.Status = "in_progress"
+	name, text := "", ""
+	switch c.Type {
 	case "function_call":
-		name, field = "response.function_call_arguments", "arguments"
+		name, text = "response.function_call_arguments", c.Arguments.(string)
+		begun.Arguments = ""
 	case "custom_tool_call":
-		name, field = "response.custom_tool_call_input", "input"
+		name, text = "response.custom_tool_call_input", *c.Input
+		begun.Input = new("")
 	}
-	if field != "" {
-		begun[field] = ""
-	}
-	event("response.output_item.added", object{"output_index": 1, "item": begun})
-	if field != "" {
-		for _, piece := range pieces(item[field].(string)) {
-			event(name+".delta", object{"item_id": item["id"], "output_index": 1, "delta": piece})
+	event("response.output_item.added", responsesEvent{OutputIndex: second, Item: begun})
+	if name != "" {
+		for _, piece := range pieces(text) {
+			event(name+".delta", responsesEvent{ItemID: c.ID, OutputIndex: second, Delta: &piece})
 		}
-		event(name+".done", object{"item_id": item["id"], "output_index": 1, field: item[field]})
+		event(name+".done", responsesEvent{ItemID: c.ID, OutputIndex: second, Arguments: c.Arguments, Input: c.Input})
 	}
-	event("response.output_item.done", object{"output_index": 1, "item": item})
+	event("response.output_item.done", responsesEvent{OutputIndex: second, Item: c})
 }

@@ -255,24 +255,6 @@ func asks(path string) bool {
 	return false
 }
 
-// aside answers what is asked for beside answers.
-func (x *exchange) aside() bool {
-	var doc any
-	switch {
-	case strings.HasSuffix(x.path, "/count_tokens"):
-		doc = object{"input_tokens": 100}
-	case strings.HasSuffix(x.path, ":countTokens"):
-		doc = object{"totalTokens": 100}
-	case strings.HasSuffix(x.path, "/models") && x.http.Method == http.MethodGet:
-		doc = object{"object": "list", "has_more": false, "data": []object{{"id": "fake-model", "object": "model", "type": "model", "display_name": "Fake", "created": 1700000000, "created_at": "2025-01-01T00:00:00Z", "owned_by": "fake"}}}
-	default:
-		return false
-	}
-	x.done(http.StatusOK)
-	x.json(http.StatusOK, doc)
-	return true
-}
-
 func (x *exchange) turn(body []byte) {
 	t, bad := x.api.read(x.http, body)
 	if bad == nil {

@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// object is a document we send. What is read is typed.
-type object map[string]any
+// failed is the document of an error.
+type failed[E any] struct {
+	Error E `json:"error"`
+}
 
 // event sends one event of a stream; without a name it has only data.
 func (x *exchange) event(name string, doc any) {

@@ -5,7 +5,7 @@ package real
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,20 +55,15 @@ func (h *hand) play(t testing.TB, prompt string) harness.Record {
 // byHand are the arguments and the environment that lead a program to the fake API.
 func byHand(t testing.TB, cli harness.Name, run *fakeapi.Run, home string) (args, env []string) {
 	t.Helper()
-	write := func(name string, v any) {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+	write := func(name, text string) {
 		path := filepath.Join(home, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	type object = map[string]any
 	switch cli {
 	case harness.Claude:
 		return []string{"-p", "--output-format", "stream-json", "--verbose"}, []string{
@@ -82,31 +77,26 @@ func byHand(t testing.TB, cli harness.Name, run *fakeapi.Run, home string) (args
 			"--disable", "plugins", "--disable", "apps", "-c", "model_provider=fake", "-c", provider,
 		}, []string{"FAKE_KEY=" + run.Key}
 	case harness.OpenCode:
-		config, err := json.Marshal(object{
-			"autoupdate": false, "share": "disabled", "model": "anthropic/lab-1", "small_model": "anthropic/lab-1", "enabled_providers": []string{"anthropic"},
-			"provider": object{"anthropic": object{
-				"options": object{"baseURL": run.URL + "/v1", "apiKey": "{env:FAKE_KEY}"}, "models": object{"lab-1": object{"name": "lab-1"}},
-			}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := fmt.Sprintf(`{
+			"autoupdate": false, "share": "disabled", "model": "anthropic/lab-1", "small_model": "anthropic/lab-1", "enabled_providers": ["anthropic"],
+			"provider": {"anthropic": {"options": {"baseURL": %q, "apiKey": "{env:FAKE_KEY}"}, "models": {"lab-1": {"name": "lab-1"}}}}
+		}`, run.URL+"/v1")
 		return []string{"run", "--format", "json", "--pure"}, []string{
-			"OPENCODE_CONFIG_CONTENT=" + string(config), "FAKE_KEY=" + run.Key, "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1",
+			"OPENCODE_CONFIG_CONTENT=" + config, "FAKE_KEY=" + run.Key, "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1",
 			"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		}
 	case harness.Gemini:
-		write(".gemini/settings.json", object{
-			"security": object{"auth": object{"selectedType": "gemini-api-key"}}, "privacy": object{"usageStatisticsEnabled": false},
-			"general": object{"enableAutoUpdate": false},
-		})
+		write(".gemini/settings.json", `{
+			"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false},
+			"general": {"enableAutoUpdate": false}
+		}`)
 		return []string{"--skip-trust", "-m", "gemini-2.5-flash", "-o", "stream-json", "-p"}, []string{
 			"GEMINI_API_KEY=" + run.Key, "GOOGLE_GEMINI_BASE_URL=" + run.URL, "GEMINI_CLI_NO_RELAUNCH=1",
 		}
 	case harness.Pi:
-		write(".pi/agent/models.json", object{"providers": object{"lab": object{
-			"baseUrl": run.URL, "api": "anthropic-messages", "apiKey": "$FAKE_KEY", "models": []object{{"id": "lab-1"}},
-		}}})
+		write(".pi/agent/models.json", fmt.Sprintf(`{"providers": {"lab": {
+			"baseUrl": %q, "api": "anthropic-messages", "apiKey": "$FAKE_KEY", "models": [{"id": "lab-1"}]
+		}}}`, run.URL))
 		return []string{"--mode", "json", "--provider", "lab", "--model", "lab-1", "--no-session"}, []string{"FAKE_KEY=" + run.Key, "PI_OFFLINE=1"}
 	}
 	t.Fatalf("nobody runs %s by hand here", cli)
