@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 // Launcher starts programs; it is a *confine.Launcher.
@@ -125,7 +125,7 @@ func (r *repo) git(ctx context.Context, c gitCall) error {
 	if c.ownIndex {
 		env = append(env, "GIT_INDEX_FILE="+r.index())
 	}
-	stderr := &tail{most: maxStderr}
+	stderr := &supervise.Tail{Most: maxStderr}
 	cmd := Command{
 		Profile: r.profile(), Owner: r.owner, Dir: r.top, Args: append(args, c.args...), Env: env, Stdin: c.in, Stdout: c.out, Stderr: stderr,
 	}
@@ -160,27 +160,4 @@ func (r *repo) profile() confine.Profile {
 	p := confine.GitProfile(r.top)
 	p.Write = append(p.Write, r.gitDir, r.commonDir, r.private)
 	return p
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	most int
-	buf  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if over := len(t.buf) - t.most; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.buf)
 }

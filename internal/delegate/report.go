@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 // maxAnswer bounds the answer in a report, in bytes; the whole is kept with the run.
@@ -150,7 +150,7 @@ const (
 func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	out := &end{most: checkOutput}
+	out := &supervise.Tail{Most: checkOutput}
 	tree := w.x.Body.Tree
 	dir, err := tree.place()
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 		j.Stop()
 	}
 	exit, err := j.Wait()
-	c := Check{Command: command, How: exit.String(), OK: err == nil && exit.Code == 0 && exit.Signal == "", Output: out.text()}
+	c := Check{Command: command, How: exit.String(), OK: err == nil && exit.Code == 0 && exit.Signal == "", Output: strings.ToValidUTF8(strings.TrimSpace(out.String()), "\uFFFD")}
 	switch {
 	case ctx.Err() != nil:
 		c.OK, c.How = false, "it did not end within "+checkTime.String()
@@ -183,24 +183,6 @@ func (s *Service) check1(ctx context.Context, w *work, command string) Check {
 		c.How = err.Error()
 	}
 	return c
-}
-
-// end keeps the end of what is written to it.
-type end struct {
-	most int
-	buf  []byte
-}
-
-func (e *end) Write(p []byte) (int, error) {
-	e.buf = append(e.buf, p[max(0, len(p)-e.most):]...)
-	if over := len(e.buf) - e.most; over > 0 {
-		e.buf = append(e.buf[:0], e.buf[over:]...)
-	}
-	return len(p), nil
-}
-
-func (e *end) text() string {
-	return strings.ToValidUTF8(string(bytes.TrimSpace(e.buf)), "\uFFFD")
 }
 
 // middle returns the median and the most of what is not empty.

@@ -115,3 +115,18 @@ func TestOutputIsBoundedAndClean(t *testing.T) {
 		}
 	})
 }
+
+func TestATailIsTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, pieces := range [][]string{{"abcdefgh"}, {"abc", "def", "gh"}, {"", "abcdefg", "h"}, {"abcd", "efgh", ""}} {
+		tail := &Tail{Most: 5}
+		for _, p := range pieces {
+			if n, err := tail.Write([]byte(p)); n != len(p) || err != nil {
+				t.Errorf("%q: %d, %v", p, n, err)
+			}
+		}
+		if tail.String() != "defgh" {
+			t.Errorf("%q leave %q", pieces, tail)
+		}
+	}
+}

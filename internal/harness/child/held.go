@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 const (
@@ -68,7 +69,7 @@ func (s *Starter) hold(ctx context.Context, t *Task, p *plan, r *room, dec *harn
 	}
 	defer func() { _ = out.Close() }() // read to its end
 	v := newVigil(t.Wall, t.Quiet)
-	stderr := &tail{max: maxStderr, touch: v.touch}
+	stderr := &tail{Tail: supervise.Tail{Most: maxStderr}, touch: v.touch}
 	spec := confine.Spec{
 		Path: t.Program, Args: slices.Concat([]string{t.Program}, t.Args0, p.args),
 		Env: environment(s.cfg.Environ, r, p, t.Env), Dir: t.Dir,
@@ -315,28 +316,13 @@ func signalOf(name string) int {
 	return 9
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of standard error, each piece of which is a sign of life.
 type tail struct {
-	max   int
+	supervise.Tail
 	touch func()
-
-	mu   sync.Mutex
-	text []byte
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.touch()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p[max(0, len(p)-t.max):]...)
-	if over := len(t.text) - t.max; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
+	return t.Tail.Write(p)
 }

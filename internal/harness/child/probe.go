@@ -13,6 +13,7 @@ import (
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 // probeFor bounds one question to a program. The slowest takes two seconds.
@@ -102,7 +103,7 @@ func (s *Starter) question(ctx context.Context, t *Task, r *room, args ...string
 	if err := r.write(p.files); err != nil {
 		return answer{}, err
 	}
-	out := &tail{max: maxStderr, touch: func() {}}
+	out := &supervise.Tail{Most: maxStderr}
 	job, err := s.launcher.Start(ctx, confine.Spec{
 		Path: t.Program, Args: slices.Concat([]string{t.Program}, t.Args0, args), Env: environment(s.cfg.Environ, r, p, t.Env),
 		Dir: t.Dir, Stdout: out, Stderr: out, Profile: profileOf(t, r), Owner: t.Owner, Grace: s.cfg.Grace,
