@@ -24,10 +24,9 @@ import (
 
 // Bounds of a call.
 const (
-	maxInput  = 1 << 20 // bytes
-	maxKey    = 200     // bytes
-	callStep  = "call"
-	lookEvery = time.Second
+	maxInput = 1 << 20 // bytes
+	maxKey   = 200     // bytes
+	callStep = "call"
 )
 
 // Request is a call a job wants made.
@@ -132,35 +131,16 @@ func (j *Jobs) begin(ctx context.Context, tx *db.Tx, req Request) (Answer, error
 // await returns when the call has come to something, or waits for a person longer
 // than the request does.
 func (j *Jobs) await(ctx context.Context, req Request, ans Answer) (Answer, error) {
-	woken, stop := j.Runs.Watch()
-	defer stop()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	patience := time.NewTimer(max(0, req.Wait))
-	defer patience.Stop()
-	patient := true
-	for {
-		rec, _, err := j.Runs.Get(ctx, ans.Run)
-		if err != nil {
-			return ans, err
-		}
-		if rec.State.Ended() {
-			ans.Result, err = j.resultOf(ctx, rec)
-			return ans, err
-		}
-		if rec.State == run.Waiting && rec.Wait == run.ForApproval && !patient {
-			ans.Result, err = j.waiting(ctx, rec.WaitRef)
-			return ans, err
-		}
-		select {
-		case <-woken:
-		case <-tick.C:
-		case <-patience.C:
-			patient = false
-		case <-ctx.Done():
-			return ans, context.Cause(ctx)
-		}
+	rec, err := j.Runs.WaitOrAsked(ctx, ans.Run, req.Wait)
+	switch {
+	case err != nil:
+		return ans, err
+	case rec.State.Ended():
+		ans.Result, err = j.resultOf(ctx, rec)
+	default:
+		ans.Result, err = j.waiting(ctx, rec.WaitRef)
 	}
+	return ans, err
 }
 
 // waiting is the answer while a person has to decide.

@@ -284,6 +284,33 @@ func (e *Engine) Wait(ctx context.Context, id string) (Record, error) {
 	}
 }
 
+// WaitOrAsked waits until a run has ended, or until it has waited for a person longer than
+// patience; its record says which.
+func (e *Engine) WaitOrAsked(ctx context.Context, id string, patience time.Duration) (Record, error) {
+	woken, stop := e.Watch()
+	defer stop()
+	tick := time.NewTicker(e.opt.Poll)
+	defer tick.Stop()
+	over := time.NewTimer(max(0, patience))
+	defer over.Stop()
+	patient := patience > 0
+	for {
+		var rec Record
+		err := e.db.Read(ctx, func(ctx context.Context, q db.Q) (err error) { rec, err = e.load(ctx, q, id); return err })
+		if err != nil || rec.State.Ended() || rec.State == Waiting && rec.Wait == ForApproval && !patient {
+			return rec, err
+		}
+		select {
+		case <-woken:
+		case <-tick.C:
+		case <-over.C:
+			patient = false
+		case <-ctx.Done():
+			return rec, context.Cause(ctx)
+		}
+	}
+}
+
 // WatchRun returns a channel that receives when something came that a run may wait
 // for, or when it told how far it is: a hint for whoever also looks.
 func (e *Engine) WatchRun(id string) (<-chan struct{}, func()) { return e.db.Watch(topicOf(id)) }

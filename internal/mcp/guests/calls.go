@@ -27,13 +27,12 @@ const CallKind = "mcpcall"
 
 // Bounds of the calls of a client.
 const (
-	maxInput  = 1 << 20 // bytes
-	maxKey    = 400     // bytes
-	maxBusy   = 64      // calls waited for at a time
-	maxWaits  = 100     // calls it was told wait for a person
-	lookEvery = time.Second
-	askAgain  = 24 * time.Hour // for which the same call is the question of what became of it
-	keep      = 7 * 24 * time.Hour
+	maxInput = 1 << 20        // bytes
+	maxKey   = 400            // bytes
+	maxBusy  = 64             // calls waited for at a time
+	maxWaits = 100            // calls it was told wait for a person
+	askAgain = 24 * time.Hour // for which the same call is the question of what became of it
+	keep     = 7 * 24 * time.Hour
 )
 
 // Request is a call a client wants made.
@@ -173,33 +172,14 @@ func (c *Clients) asked(ctx context.Context, tx *db.Tx, client string, mac []byt
 // await returns when the call has come to something, or waits for a person longer than
 // the request does.
 func (c *Clients) await(ctx context.Context, req Request, out wire.JobCallResult) (wire.JobCallResult, error) {
-	woken, stop := c.Runs.Watch()
-	defer stop()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	patience := time.NewTimer(max(0, req.Wait))
-	defer patience.Stop()
-	patient := req.Wait > 0
-	for {
-		rec, _, err := c.Runs.Get(ctx, out.RunID)
-		if err != nil {
-			return out, err
-		}
-		if rec.State.Ended() {
-			return c.answer(ctx, req, rec, out)
-		}
-		if rec.State == run.Waiting && rec.Wait == run.ForApproval && !patient {
-			return c.waiting(ctx, rec, out)
-		}
-		select {
-		case <-woken:
-		case <-tick.C:
-		case <-patience.C:
-			patient = false
-		case <-ctx.Done():
-			return out, context.Cause(ctx)
-		}
+	rec, err := c.Runs.WaitOrAsked(ctx, out.RunID, req.Wait)
+	switch {
+	case err != nil:
+		return out, err
+	case rec.State.Ended():
+		return c.answer(ctx, req, rec, out)
 	}
+	return c.waiting(ctx, rec, out)
 }
 
 // waiting is the answer while a person has to decide; from here on the same call asks
