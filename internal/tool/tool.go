@@ -91,6 +91,11 @@ type Definition struct {
 	// Summary is one line for a person who has to decide, for example
 	// "write notes.txt (12 bytes)".
 	Summary func(input json.RawMessage) string
+	// Form is the JSON Schema of what a person fills in to approve the call; a nil Form or
+	// a nil result: nothing. A call with a form is never made without a person: where
+	// policy allows it, it asks. Package form says which schemas there are; any other
+	// refuses the call. It must come from the input alone: an approval is bound to that.
+	Form func(input json.RawMessage) json.RawMessage
 	// Probe finds out whether an interrupted call was done. Only for Probed. The
 	// registry never hands it out: ask Invoker.Probe.
 	Probe func(ctx context.Context, in Invocation) (ProbeResult, error)
@@ -127,6 +132,9 @@ type Invocation struct {
 	Digest       string          // of the definition the call was decided by
 	Unattended   bool            // nobody waits for the work it belongs to
 	Tier         policy.Tier     // of who makes it, by how that is connected
+	// Said is what a person filled in to approve the call: canonical, and it fits the
+	// Form of the definition. Nil for a call without one.
+	Said json.RawMessage
 
 	// Tx is set only for Kind Local: the transaction of the call's outcome.
 	Tx *db.Tx
