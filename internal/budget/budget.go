@@ -56,6 +56,7 @@ func New(d *db.DB, c Config) *Budget {
 type Reserve struct {
 	Run      string
 	Root     string // the run whose allowance a child shares; "" for Run itself
+	Apart    bool   // it has a limit of its own, and the one of a run does not hold for it
 	Step     string
 	Agent    string // "" for the instance alone
 	Provider string // of the model, for the report
@@ -158,7 +159,11 @@ func refuse(w window, s, added sums, known bool) error {
 	}
 	return fault.New(fault.Denied, "over budget: %s may spend %s a %s; %s is spent, %s reserved, %s possibly spent, and the call may cost %s",
 		w.node, USD(w.limit.MicroUSD), w.kind, USD(s.spent-added.spent), USD(s.reserved-added.reserved), USD(s.possible-added.possible),
-		price(amount, known)).WithHint("raise the limit in the configuration, or wait for the next %s", w.kind)
+		price(amount, known)).WithHint("%s", wayOut(w.kind))
+}
+
+func wayOut(kind string) string {
+	return "raise the limit in the configuration, or wait for the next " + kind
 }
 
 // USD writes millionths of a dollar for people.
@@ -200,7 +205,10 @@ func (r *Reserve) check() error {
 	if r.Amount < 0 || r.Run == "" {
 		return fault.New(fault.Internal, "reserve %d for step %q of run %q", r.Amount, r.Step, r.Run)
 	}
-	if r.Root == "" {
+	switch {
+	case r.Apart:
+		r.Root = ""
+	case r.Root == "":
 		r.Root = r.Run
 	}
 	if !r.Known {
@@ -267,6 +275,40 @@ func (b *Budget) CommitTx(ctx context.Context, tx *db.Tx, rid string, actual int
 		return err
 	}
 	return b.settle(ctx, tx, r, sums{spent: actual, reserved: -r.amount, unknown: unknown})
+}
+
+// AtLeastTx ends the reservation of a call of which only a part is known: what it has cost
+// at least is spent, what it may have cost beside that is possible cost, and the call is
+// counted as of unknown cost.
+func (b *Budget) AtLeastTx(ctx context.Context, tx *db.Tx, rid string, actual, possible int64) error {
+	if actual < 0 || possible < 0 {
+		return fault.New(fault.Internal, "commit %d and perhaps %d to reservation %s", actual, possible, rid)
+	}
+	r, err := b.move(ctx, tx, rid, "state = 'committed', actual = $2, possible = possible + $3, unknown = unknown + 1", actual, possible)
+	if err != nil {
+		return err
+	}
+	return b.settle(ctx, tx, r, sums{spent: actual, reserved: -r.amount, possible: possible, unknown: 1})
+}
+
+// RaiseTx holds so much more for a call under way. Denied if a limit does not allow it: the
+// reservation is then as it was.
+func (b *Budget) RaiseTx(ctx context.Context, tx *db.Tx, rid string, by int64) error {
+	if by <= 0 {
+		return fault.New(fault.Internal, "raise reservation %s by %d", rid, by)
+	}
+	r, err := b.move(ctx, tx, rid, "amount = amount + $2", by)
+	if err != nil {
+		return err
+	}
+	over := b.hold(ctx, tx, b.windows(r.agent, r.root, r.day), sums{reserved: by}, true)
+	if !fault.Is(over, fault.Denied) {
+		return over
+	}
+	if _, err := b.move(ctx, tx, rid, "amount = amount - $2", by); err != nil {
+		return err
+	}
+	return over
 }
 
 // ReleaseTx gives back what was reserved for a call that was not made.

@@ -27,7 +27,9 @@
 //
 //	(none) -- ReserveTx  --> open
 //	open   -- RepeatTx   --> open       a crash interrupted the call and it is made again
+//	open   -- RaiseTx    --> open       a call under way may cost more
 //	open   -- CommitTx   --> committed  actual cost
+//	open   -- AtLeastTx  --> committed  a part of its cost, and what may be beside it
 //	open   -- PossibleTx --> committed  it may or may not have cost its amount
 //	open   -- ReleaseTx  --> released   it was not made
 //

@@ -88,6 +88,14 @@ func (b *bench) oneCall(random *rand.Rand, i int) (allowed bool, err error) {
 		return false, err
 	}
 	return true, b.tx(func(ctx context.Context, tx *db.Tx) error {
+		if r.Amount > 0 {
+			if err := b.RaiseTx(ctx, tx, id, r.Amount); err != nil && !fault.Is(err, fault.Denied) {
+				return err
+			}
+			if err := b.within(ctx, tx, r); err != nil {
+				return err
+			}
+		}
 		switch end := id[len(id)-1] % 4; end {
 		case 0:
 			return b.ReleaseTx(ctx, tx, id)
@@ -190,7 +198,7 @@ func TestTotalsAreAlwaysTheSumsOfTheirReservations(t *testing.T) {
 				r := Reserve{
 					Run: rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "run"), Root: rapid.SampledFrom([]string{"", "r1"}).Draw(t, "root"),
 					Agent: rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), Amount: rapid.Int64Range(0, 300).Draw(t, "amount"),
-					Known: rapid.Bool().Draw(t, "known"),
+					Known: rapid.Bool().Draw(t, "known"), Apart: rapid.Bool().Draw(t, "apart"),
 				}
 				if id, err := b.reserve(r); err == nil {
 					open = append(open, id)
@@ -198,6 +206,14 @@ func TestTotalsAreAlwaysTheSumsOfTheirReservations(t *testing.T) {
 			},
 			"commit": func(t *rapid.T) {
 				must(t, b.commit(pick(t), rapid.Int64Range(0, 400).Draw(t, "actual"), rapid.Bool().Draw(t, "known")))
+			},
+			"raise": func(t *rapid.T) {
+				more := rapid.Int64Range(1, 300).Draw(t, "more")
+				must(t, b.do(func(ctx context.Context, tx *db.Tx, id string) error { return b.RaiseTx(ctx, tx, id, more) }, pick(t)), fault.Denied)
+			},
+			"at least": func(t *rapid.T) {
+				actual, maybe := rapid.Int64Range(0, 200).Draw(t, "actual"), rapid.Int64Range(0, 200).Draw(t, "maybe")
+				must(t, b.do(func(ctx context.Context, tx *db.Tx, id string) error { return b.AtLeastTx(ctx, tx, id, actual, maybe) }, pick(t)))
 			},
 			"release":  func(t *rapid.T) { must(t, b.do(b.ReleaseTx, pick(t))) },
 			"possible": func(t *rapid.T) { must(t, b.do(b.PossibleTx, pick(t))) },

@@ -55,6 +55,17 @@ func (b *Budget) Left(ctx context.Context, q db.Q, agent, root string) (Headroom
 	return out, nil
 }
 
+// UsedUp is the refusal of whatever would cost something, nil while something is left.
+func (h Headroom) UsedUp() error {
+	for _, l := range h.Levels {
+		if l.Limit.Set && l.Left() == 0 {
+			return fault.New(fault.Denied, "over budget: %s may spend %s a %s; %s is spent, %s reserved, %s possibly spent, and nothing is left",
+				l.Node, USD(l.Limit.MicroUSD), l.Window, USD(l.Spent), USD(l.Reserved), USD(l.Possible)).WithHint("%s", wayOut(l.Window))
+		}
+	}
+	return nil
+}
+
 // Line is what one agent spent on one model on one day.
 type Line struct {
 	Agent    string

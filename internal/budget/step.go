@@ -18,6 +18,15 @@ func (b *Budget) OpenOf(ctx context.Context, q db.Q, run, step string) (rid stri
 	return rid, err
 }
 
+// HeldBy returns how much an open reservation holds. NotFound if it is not open.
+func (b *Budget) HeldBy(ctx context.Context, q db.Q, rid string) (amount int64, err error) {
+	err = q.QueryRow(ctx, "SELECT amount FROM budget_reservations WHERE id = $1 AND state = 'open'", rid).Scan(&amount)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, fault.New(fault.NotFound, "reservation %s is not open", rid)
+	}
+	return amount, err
+}
+
 // Answer is what a model's answer cost and used. Provider and Model are those that
 // answered, which after a fallback are not those that were asked.
 type Answer struct {
