@@ -41,8 +41,8 @@ type ExitError struct{ How string }
 
 func (e ExitError) Error() string { return e.How }
 
-// errNoGit is why there is no checkpoint on a machine without git.
-var errNoGit = fault.New(fault.Unavailable, "git is not on this machine")
+// ErrNoGit is why there is no checkpoint on a machine without git.
+var ErrNoGit = fault.New(fault.Unavailable, "git is not on this machine")
 
 // Program is git as a confined job.
 type Program struct {
@@ -71,7 +71,7 @@ func NewProgram(l Launcher) *Program {
 // Run runs git and returns when it and everything it started is gone.
 func (p *Program) Run(ctx context.Context, c Command) error {
 	if p.path == "" {
-		return errNoGit
+		return ErrNoGit
 	}
 	job, err := p.launcher.Start(ctx, confine.Spec{
 		Path: p.path, Args: append([]string{"git"}, c.Args...), Env: append([]string{"PATH=" + strings.Join(programDirs, ":")}, c.Env...),

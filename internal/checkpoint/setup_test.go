@@ -32,7 +32,7 @@ type plainGit struct {
 
 func (p plainGit) Run(ctx context.Context, c Command) error {
 	if p.path == "" {
-		return errNoGit
+		return ErrNoGit
 	}
 	if p.starts != nil {
 		p.starts.Add(1)

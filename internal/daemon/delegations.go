@@ -83,6 +83,9 @@ func (d *Daemon) delegateStart(ctx context.Context, req wire.DelegateRequest) (w
 	if err := d.hold.Refuse(); err != nil {
 		return wire.DelegateResult{}, err
 	}
+	if _, err := d.delegations.Plan(ctx, order(req)); err != nil {
+		return wire.DelegateResult{}, err // before anything is begun
+	}
 	var got delegate.Started
 	err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		conv, err := d.agents.OpenTx(ctx, tx, agent.Local(mainConversation), agent.Default, mainConversation)

@@ -145,6 +145,13 @@ func (s *Service) prepare(ctx context.Context, inv tool.Invocation) (w work, err
 	if real, err := filepath.EvalSymlinks(w.t.Dir); err != nil || real != w.t.Dir {
 		return w, fault.New(fault.Conflict, "%s is not the directory any more that it was when the task was given", w.t.Dir)
 	}
+	auth, err := s.authority(ctx, w.t)
+	if err == nil {
+		err = s.keptOut(auth, w.t)
+	}
+	if err != nil {
+		return w, err
+	}
 	if w.t.Write && !w.x.Body.Tree.There() {
 		tree, err := s.plant(ctx, w.owner, w.x.ID, w.t.Dir)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/act"
@@ -166,48 +165,3 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 	}
 	return x, err
 }
-
-// Plan is what a delegation would be, without beginning one.
-type Plan struct {
-	Route   Route
-	Why     string
-	Harness Harness
-	Dir     string
-	Needs   []scope.Scope
-	Limit   int64 // it may cost at most, micro-USD; 0: nothing but the budgets limit it
-	Median  int64 // what the last ones by this harness cost
-	Most    int64
-	Known   int // of how many that is known
-}
-
-// Plan says what would be begun for an order.
-func (s *Service) Plan(ctx context.Context, o Order) (p Plan, err error) {
-	if o.Session != "" {
-		x, err := s.SessionOf(ctx, o.Session)
-		if err != nil {
-			return p, err
-		}
-		if err := goesOn(x, &o); err != nil {
-			return p, err
-		}
-		o.Dir = x.Body.Dir
-	}
-	if p.Harness, p.Route, p.Why, err = s.Resolve(o.Want); err != nil {
-		return p, err
-	}
-	if err := s.check(&o.Task, p.Harness); err != nil {
-		return p, err
-	}
-	p.Dir = o.Dir
-	if p.Needs, err = s.needs(o); err != nil {
-		return p, err
-	}
-	if s.cfg.Budget.Set {
-		p.Limit = s.cfg.Budget.MicroUSD
-	}
-	p.Median, p.Most, p.Known, err = s.Typical(ctx, p.Harness.Name)
-	return p, err
-}
-
-// Text is a route for people.
-func (p Plan) Text() string { return fmt.Sprintf("%s (%s)", p.Route, p.Why) }

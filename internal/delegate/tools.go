@@ -177,10 +177,14 @@ func (s *Service) needs(o Order) ([]scope.Scope, error) {
 
 // filesIn is the scope of all that is in a directory.
 func filesIn(dir string, write bool) (scope.Scope, error) {
-	base := "fs.read"
 	if write {
-		base = "fs.write"
+		return under("fs.write", dir)
 	}
+	return under("fs.read", dir)
+}
+
+// under is the scope of a base for a directory and all below it.
+func under(base, dir string) (scope.Scope, error) {
 	top, err := scope.Of(base, dir) // whose text has every special character of the path escaped
 	if err != nil {
 		return top, err
@@ -198,7 +202,7 @@ func (s *Service) place(dir string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", fault.New(fault.NotFound, "the directory %s cannot be worked in: %w", fault.Cut(dir, 200), err)
+		return "", fault.New(fault.NotFound, "the directory %s cannot be worked in: %w", fault.Cut(dir, 200), err).WithHint("name one that is there")
 	}
 	if st, err := os.Stat(real); err != nil || !st.IsDir() {
 		return "", fault.New(fault.Invalid, "%s is no directory", fault.Cut(dir, 200))
@@ -354,5 +358,8 @@ func (s *Service) check(t *Task, h Harness) error {
 		return fault.New(fault.Conflict, "the directory %s of the session has become a link to elsewhere", t.Dir)
 	}
 	t.Dir = dir
+	if err == nil && t.Write {
+		_, err = placeOf(dir) // the rest of it needs git, which nobody runs in a transaction
+	}
 	return err
 }

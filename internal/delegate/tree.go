@@ -152,31 +152,63 @@ func (h *head) Write(p []byte) (int, error) {
 
 func (h *head) String() string { return strings.ToValidUTF8(h.buf.String(), "\uFFFD") }
 
-// plant makes the worktree of a session whose row has none.
-func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir string) (Tree, error) {
+// placeOf is where the repository of a directory is.
+func placeOf(dir string) (checkpoint.Place, error) {
 	place, err := checkpoint.Find(dir)
 	if err != nil {
-		return Tree{}, fault.New(fault.Invalid, "%s is in no git repository: what a coding agent writes is kept apart in a worktree", dir).
+		return place, fault.New(fault.Invalid, "%s is in no git repository: what a coding agent writes is kept apart in a worktree", dir).
 			WithHint("git init there and commit, or let it only read")
+	}
+	return place, nil
+}
+
+// main is a call of git in the repository a worktree is made from.
+func (t Tree) main(write []string, args ...string) gitCall {
+	return gitCall{gitDir: t.GitDir, workTree: t.Repo, dir: t.Repo, write: append(write, t.GitDir, t.Common), args: args}
+}
+
+// inBase is the directory the session works in, as git names it in a commit.
+func (t Tree) inBase() string {
+	if t.Below == "." {
+		return ""
+	}
+	return filepath.ToSlash(t.Below)
+}
+
+// ground is what a worktree for a directory would be made from.
+func (s *Service) ground(ctx context.Context, owner confine.Owner, dir string) (Tree, error) {
+	place, err := placeOf(dir)
+	if err != nil {
+		return Tree{}, err
 	}
 	below, err := filepath.Rel(place.Top, dir)
 	if err != nil {
 		return Tree{}, fault.New(fault.Invalid, "%s is not in %s: %w", dir, place.Top, err)
 	}
-	t := Tree{
-		Path: filepath.Join(s.cfg.Trees, strings.TrimPrefix(session, "ses_")), Repo: place.Top, GitDir: place.GitDir, Common: place.CommonDir, Below: below,
+	t := Tree{Repo: place.Top, GitDir: place.GitDir, Common: place.CommonDir, Below: below}
+	base, _, err := s.git(ctx, owner, t.main(nil, "rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"))
+	switch {
+	case errors.Is(err, checkpoint.ErrNoGit):
+		return t, fault.New(fault.Unavailable, "%w, and what a coding agent writes is kept apart in a worktree of git", err).
+			WithHint("install git, or let it only read")
+	case err != nil:
+		return t, fault.New(fault.Invalid, "%s has no commit to work from: %w", place.Top, err).WithHint("make a first commit")
 	}
-	main := func(args ...string) gitCall {
-		return gitCall{gitDir: place.GitDir, workTree: place.Top, dir: place.Top, write: []string{place.GitDir, place.CommonDir, s.cfg.Trees}, args: args}
-	}
+	t.Base = strings.TrimSpace(string(base))
+	return t, nil
+}
+
+// plant makes the worktree of a session whose row has none.
+func (s *Service) plant(ctx context.Context, owner confine.Owner, session, dir string) (Tree, error) {
 	if err := os.MkdirAll(s.cfg.Trees, 0o700); err != nil {
 		return Tree{}, fault.New(fault.Permission, "make the directory of worktrees: %w", err)
 	}
-	base, _, err := s.git(ctx, owner, main("rev-parse", "--verify", "--end-of-options", "HEAD^{commit}"))
+	t, err := s.ground(ctx, owner, dir)
 	if err != nil {
-		return Tree{}, fault.New(fault.Invalid, "%s has no commit to work from: %w", place.Top, err).WithHint("make a first commit")
+		return Tree{}, err
 	}
-	t.Base = strings.TrimSpace(string(base))
+	t.Path = filepath.Join(s.cfg.Trees, strings.TrimPrefix(session, "ses_"))
+	main := func(args ...string) gitCall { return t.main([]string{s.cfg.Trees}, args...) }
 	dirty, _, err := s.git(ctx, owner, main("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all", "--no-renames"))
 	if err != nil {
 		return Tree{}, err
