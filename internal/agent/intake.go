@@ -297,9 +297,5 @@ func (a *Agents) SayTx(ctx context.Context, tx *db.Tx, conversation, cause, text
 func (a *Agents) PruneInbound(ctx context.Context, before int64) (removed int64, err error) {
 	const month = int64(30 * 24 * 3600 * 1e6)
 	before = min(before, a.DB.Time()-month)
-	err = a.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		removed, err = tx.Exec(ctx, "DELETE FROM inbound WHERE dedupe IN (SELECT dedupe FROM inbound WHERE at < $1 ORDER BY at LIMIT 1000)", before)
-		return err
-	})
-	return removed, err
+	return a.DB.Drain(ctx, "DELETE FROM inbound WHERE dedupe IN (SELECT dedupe FROM inbound WHERE at < $1 ORDER BY at LIMIT 1000)", before)
 }

@@ -230,13 +230,12 @@ func (c *Channels) movePiece(ctx context.Context, item string, n int, from, to, 
 // Forget drops the parts of messages that went out long ago.
 func (c *Channels) Forget(ctx context.Context) error {
 	const month = int64(30 * 24 * 3600 * 1e6)
-	return c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM channel_pieces WHERE item IN (SELECT p.item FROM channel_pieces p JOIN outbox o ON o.id = p.item
-			WHERE p.at < $1 AND o.state IN ('delivered', 'skipped') ORDER BY p.at LIMIT 1000)`, tx.Now()-month)
-		if err == nil { // those of previews are of no item
-			_, err = tx.Exec(ctx, `DELETE FROM channel_pieces WHERE item IN (SELECT item FROM channel_pieces WHERE at < $1 AND item LIKE $2 ORDER BY at LIMIT 1000)`,
-				tx.Now()-month, previewItem("%"))
-		}
-		return err
-	})
+	before := c.DB.Time() - month
+	_, err := c.DB.Drain(ctx, `DELETE FROM channel_pieces WHERE item IN (SELECT p.item FROM channel_pieces p JOIN outbox o ON o.id = p.item
+		WHERE p.at < $1 AND o.state IN ('delivered', 'skipped') ORDER BY p.at LIMIT 1000)`, before)
+	if err == nil { // those of previews are of no item
+		_, err = c.DB.Drain(ctx, `DELETE FROM channel_pieces WHERE item IN (SELECT item FROM channel_pieces WHERE at < $1 AND item LIKE $2 ORDER BY at LIMIT 1000)`,
+			before, previewItem("%"))
+	}
+	return err
 }

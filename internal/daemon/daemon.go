@@ -345,7 +345,8 @@ func (d *Daemon) forget(ctx context.Context) error {
 	_, facts := d.memory.Sweep(ctx)
 	_, checkpoints := d.checkpoints.Sweep(ctx)
 	_, blobs := d.blobs.Sweep(ctx)
-	return errors.Join(inbound, facts, checkpoints, blobs, d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx), d.channels.Forget(ctx), d.mcpClients.Forget(ctx))
+	_, _, loops := d.kit.Forget(ctx)
+	return errors.Join(inbound, facts, checkpoints, blobs, loops, d.jobs.Forget(ctx), d.letters.Forget(ctx), d.triggers.Prune(ctx), d.recipes.Forget(ctx), d.signed.Forget(ctx), d.channels.Forget(ctx), d.mcpClients.Forget(ctx))
 }
 
 func (d *Daemon) every(ctx context.Context, what string, pause time.Duration, do func(context.Context) error) {

@@ -317,6 +317,41 @@ func (j *Jobs) stopCall(ctx context.Context, tx *db.Tx, runID, why string) error
 	return err
 }
 
+// kept is how long a job that has ended is remembered.
+const kept = 30 * 24 * time.Hour
+
+// Forget removes jobs that ended long ago, with the keys of their calls, which no token can
+// ask for any more. One with a call that still goes on, or that a person can still decide
+// about, stays: a decision has to find out that its job is over. What each call was and came
+// to is its run's, and that stays.
+func (j *Jobs) Forget(ctx context.Context) error {
+	for more := true; more; {
+		err := j.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+			over, err := db.All(ctx, tx, db.Column[string], `SELECT id FROM jobs WHERE ended > 0 AND ended < $1
+				AND NOT EXISTS (SELECT 1 FROM job_calls c JOIN runs r ON r.id = c.run WHERE c.job = jobs.id AND r.ended = 0)
+				AND NOT EXISTS (SELECT 1 FROM job_calls c JOIN approvals a ON a.run = c.run WHERE c.job = jobs.id AND a.state IN ('pending', 'approved'))
+				ORDER BY ended LIMIT $2`, tx.Now()-kept.Microseconds(), forgetBatch)
+			for _, jobID := range over {
+				if err == nil {
+					_, err = tx.Exec(ctx, "DELETE FROM job_calls WHERE job = $1", jobID)
+				}
+				if err == nil {
+					_, err = tx.Exec(ctx, "DELETE FROM jobs WHERE id = $1", jobID)
+				}
+			}
+			more = len(over) == forgetBatch
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetBatch is how many jobs are forgotten in one commit: each has hundreds of calls at most.
+const forgetBatch = 16
+
 // sweepBatch is how many jobs are looked at together.
 const sweepBatch = 256
 

@@ -34,6 +34,7 @@ type bench struct {
 	db        *db.DB
 	vault     *vault.Vault
 	log       *eventlog.Log
+	chain     *audit.Audit
 	kinds     *run.Kinds
 	approvals *approval.Approvals
 	act       *act.Act
@@ -63,6 +64,7 @@ func setup(t testing.TB, d *db.DB, tune ...func(*approval.Options)) *bench {
 	b := &bench{t: t, db: d, vault: v, kinds: run.NewKinds(), calls: map[string]int{}, hosts: map[string]*host{}}
 	b.log = eventlog.NewLog(d, v, quiet, eventlog.Options{})
 	chain := audit.New(d, v, "test", quiet)
+	b.chain = chain
 	if err := chain.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -98,24 +98,17 @@ func (d Deps) Lines(ctx context.Context, subject, runID string, after int64, lim
 	return out, err
 }
 
-// PruneLogs forgets the lines older than before, and returns how many.
-func (d Deps) PruneLogs(ctx context.Context, before int64) (int64, error) {
-	return d.removeAll(ctx, "DELETE FROM loop_logs WHERE id IN (SELECT id FROM loop_logs WHERE at < $1 ORDER BY seq LIMIT 1000)", before)
+// pruneLogs forgets the lines older than before, and returns how many.
+func (d Deps) pruneLogs(ctx context.Context, before int64) (int64, error) {
+	return d.DB.Drain(ctx, "DELETE FROM loop_logs WHERE id IN (SELECT id FROM loop_logs WHERE at < $1 ORDER BY seq LIMIT 1000)", before)
 }
 
-// removeAll repeats a statement that removes some of what is over by a time until it finds
-// nothing more, and returns how many rows it removed. Each time is a commit of its own, so
-// that nobody waits long behind it.
-func (d Deps) removeAll(ctx context.Context, statement string, by int64) (removed int64, err error) {
-	for {
-		var n int64
-		err := d.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
-			n, err = tx.Exec(ctx, statement, by)
-			return err
-		})
-		if err != nil || n == 0 {
-			return removed, err
-		}
-		removed += n
+// Forget removes entries of short memory whose time is over and old lines of logs, and
+// returns how many of each.
+func (d Deps) Forget(ctx context.Context) (notes, lines int64, err error) {
+	if notes, err = d.sweepNotes(ctx); err != nil {
+		return notes, 0, err
 	}
+	lines, err = d.pruneLogs(ctx, d.DB.Time()-keepLogs.Microseconds())
+	return notes, lines, err
 }

@@ -127,8 +127,8 @@ func (d Deps) setNote(ctx context.Context, tx *db.Tx, subject string, n note, ex
 	return err
 }
 
-// SweepNotes drops the entries of short memory whose time is over, and returns how many.
-func (d Deps) SweepNotes(ctx context.Context) (int64, error) {
+// sweepNotes drops the entries of short memory whose time is over, and returns how many.
+func (d Deps) sweepNotes(ctx context.Context) (int64, error) {
 	const over = "DELETE FROM loop_notes WHERE id IN (SELECT id FROM loop_notes WHERE expires > 0 AND expires <= $1 ORDER BY expires LIMIT 1000)"
-	return d.removeAll(ctx, over, d.DB.Time())
+	return d.DB.Drain(ctx, over, d.DB.Time())
 }

@@ -54,7 +54,7 @@ func TestShortMemoryForgetsByItselfAndIsBounded(t *testing.T) {
 		if got := load("g"); got != "b=6;c=4;c =3;" || load("h") != "" || rows() != 4 {
 			t.Errorf("%q, %q, %d rows", got, load("h"), rows())
 		}
-		if n, err := h.d.SweepNotes(t.Context()); n != 1 || err != nil || rows() != 3 {
+		if n, err := h.d.sweepNotes(t.Context()); n != 1 || err != nil || rows() != 3 {
 			t.Errorf("swept %d, %v, %d rows", n, err, rows())
 		}
 		if err := set("g", "big", strings.Repeat("x", maxNotesSize), 0); !fault.Is(err, fault.Invalid) || load("g") != "b=6;c=4;c =3;" {

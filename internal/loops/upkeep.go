@@ -46,11 +46,7 @@ func upkeep(ctx context.Context, k *Kit, facts Facts) error {
 		if err != nil {
 			return nil, err
 		}
-		notes, err := k.d.SweepNotes(ctx)
-		if err != nil {
-			return nil, err
-		}
-		lines, err := k.d.PruneLogs(ctx, k.d.DB.Time()-keepLogs.Microseconds())
+		notes, lines, err := k.d.Forget(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/eventlog"
 )
 
 // TestNoLookScansWhatOthersHave: what is asked inside the transactions that set a timer,
@@ -65,6 +66,71 @@ func TestTimersAreListedByOwnerTheNextFirst(t *testing.T) {
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("of %q: %q, want %q, %v", owner, got, want, err)
 			}
+		}
+	})
+}
+
+// TestATimerThatIsOverLeavesNoRow: what fired is in the log, and the table holds what is armed.
+func TestATimerThatIsOverLeavesNoRow(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		t.Parallel()
+		b := setup(t, d)
+		arm := func(id string, at int64) {
+			t.Helper()
+			err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+				return b.ArmTx(ctx, tx, Timer{ID: id, Kind: "k", Owner: "o", At: at, Payload: []byte(`{"n":1}`)})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows := func() (ids []string) {
+			t.Helper()
+			err := d.Read(t.Context(), func(ctx context.Context, q db.Q) (err error) {
+				ids, err = db.All(ctx, q, db.Column[string], "SELECT id FROM timers ORDER BY id")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ids
+		}
+		past, later := d.Time()-2, d.Time()+1_000_000_000
+		arm("fires", past)
+		arm("stays", later)
+		arm("taken back", later)
+		if err := b.fireOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		err := d.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+			was, err := b.DisarmTx(ctx, tx, "taken back")
+			if again, _ := b.DisarmTx(ctx, tx, "taken back"); !was || again {
+				t.Errorf("armed %v, then %v", was, again)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rows(); !slices.Equal(got, []string{"stays"}) {
+			t.Errorf("rows of %q are left", got)
+		}
+		arm("fires", past+1) // the same id again, another instant
+		arm("fires", past+1)
+		if err := b.fireOnce(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		fired, err := b.log.Read(t.Context(), 0, 100, eventlog.Filter{Kinds: []string{TimerFired}})
+		if err != nil || len(fired) != 2 {
+			t.Errorf("%d firings, %v", len(fired), err)
+		}
+		arm("overdue", past)
+		if n, err := b.SkipOverdue(t.Context()); n != 1 || err != nil {
+			t.Errorf("%d skipped, %v", n, err)
+		}
+		if got := rows(); !slices.Equal(got, []string{"stays"}) {
+			t.Errorf("rows of %q are left", got)
 		}
 	})
 }

@@ -64,15 +64,15 @@ func roomTx(ctx context.Context, tx *db.Tx, t Timer) error {
 
 // DisarmTx cancels a timer; it reports whether one was armed.
 func (e *Engine) DisarmTx(ctx context.Context, tx *db.Tx, id string) (bool, error) {
-	n, err := tx.Exec(ctx, "UPDATE timers SET state = 'disarmed' WHERE id = $1 AND state = 'armed'", id)
+	n, err := tx.Exec(ctx, "DELETE FROM timers WHERE id = $1 AND state = 'armed'", id)
 	return n > 0, err
 }
 
 // SkipOverdue disarms the timers that should have fired by now, and returns how many.
 func (e *Engine) SkipOverdue(ctx context.Context) (n int, err error) {
 	err = e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		moved, err := tx.Exec(ctx, "UPDATE timers SET state = 'disarmed' WHERE state = 'armed' AND fire_at <= $1", tx.Now())
-		n = int(moved)
+		gone, err := tx.Exec(ctx, "DELETE FROM timers WHERE state = 'armed' AND fire_at <= $1", tx.Now())
+		n = int(gone)
 		return err
 	})
 	return n, err
@@ -133,11 +133,12 @@ func (e *Engine) fireOnce(ctx context.Context) error {
 	return nil
 }
 
-// fire leaves the event and marks the timer in one commit. The event's id names
-// the instant, so that no crash can leave two.
+// fire leaves the event and takes the timer out in one commit. The event's id names the
+// instant, so that no crash can leave two; it holds all that the row did, so that rows are
+// of armed timers only.
 func (e *Engine) fire(ctx context.Context, t Timer) error {
 	return e.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		n, err := tx.Exec(ctx, "UPDATE timers SET state = 'fired' WHERE id = $1 AND nominal = $2 AND state = 'armed'", t.ID, t.At)
+		n, err := tx.Exec(ctx, "DELETE FROM timers WHERE id = $1 AND nominal = $2 AND state = 'armed'", t.ID, t.At)
 		if err != nil || n == 0 {
 			return err // somebody else fired, moved or disarmed it
 		}

@@ -326,8 +326,6 @@ func (c *Clients) stopCalls(ctx context.Context, tx *db.Tx, name, by string) err
 
 // Forget drops the keys of calls that nobody will send again.
 func (c *Clients) Forget(ctx context.Context) error {
-	return c.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM mcp_calls WHERE at IN (SELECT at FROM mcp_calls WHERE at < $1 ORDER BY at LIMIT 1000)", tx.Now()-keep.Microseconds())
-		return err
-	})
+	_, err := c.DB.Drain(ctx, "DELETE FROM mcp_calls WHERE at IN (SELECT at FROM mcp_calls WHERE at < $1 ORDER BY at LIMIT 1000)", c.DB.Time()-keep.Microseconds())
+	return err
 }
