@@ -261,7 +261,7 @@ func outcomeOf(res Result, out tool.Output) run.Outcome {
 func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
 	return tool.Invocation{
 		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Readers: k.Authority.Readers, Subject: k.Authority.Subject,
-		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Digest: k.digest, Tx: tx, Permit: a.permitter(k),
+		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Digest: k.digest, Tx: tx, Permit: a.permitter(k), Judge: a.judging(k),
 		Unattended: k.Authority.Unattended, Tier: k.Authority.Tier,
 	}
 }
@@ -274,11 +274,14 @@ func (a *Act) perform(ctx context.Context, k *call) (_ Result, _ tool.Output, en
 		out tool.Output
 	}
 	begun := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, k.def.Timeout, errAbandoned)
+	clock := run.NewClock()
+	ctx, cancel := k.bound(ctx, clock)
 	done := make(chan answer, 1)
 	go func() {
 		defer cancel()
-		out, err := a.invoker.Call(ctx, k.Tool, a.invocation(k, nil))
+		inv := a.invocation(k, nil)
+		inv.Asking = k.asking(clock)
+		out, err := a.invoker.Call(ctx, k.Tool, inv)
 		res := a.guarded(ctx, k, out, err)
 		res.TookUS = time.Since(begun).Microseconds()
 		done <- answer{res, out}

@@ -79,7 +79,7 @@ func (a *Agents) turn(ctx context.Context, r *run.Run) ([]byte, error) {
 	if t.auth, err = a.authority(ctx, t.in); err != nil {
 		return nil, brief(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Timeout-r.Active(), errDeadline)
+	ctx, cancel := r.Bound(ctx, a.cfg.Timeout, errDeadline)
 	defer cancel()
 	err = t.work(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errDeadline) && !run.Unwinding(err) {

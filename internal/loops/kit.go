@@ -185,7 +185,7 @@ func (k *Kit) saw(l label.Label, said ...string) {
 
 // bounded is the context of the run's work, which ends with its time.
 func (k *Kit) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, k.who.Limits.Active-k.r.Active(), k.overTime())
+	return k.r.Bound(ctx, k.who.Limits.Active, k.overTime())
 }
 
 func (k *Kit) overTime() error {

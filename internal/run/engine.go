@@ -427,13 +427,13 @@ func (e *Engine) handle(kind Kind, r *Run) (result []byte, err error) {
 func (e *Engine) settle(r *Run, kind Kind, result []byte, err error) error {
 	switch cause := context.Cause(r.ctx); {
 	case err != nil && (errors.Is(err, errStopping) || errors.Is(cause, errStopping)):
-		return r.orCancelled(kind, change{kind: evRequeued, data: requeuedData{Why: "the daemon stopped"}, nextAt: 1})
+		return r.orCancelled(kind, change{kind: evRequeued, data: requeuedData{Why: "the daemon stopped", Asked: r.asked()}, nextAt: 1})
 	case err != nil && (errors.Is(err, errCancelled) || errors.Is(cause, errCancelled)):
 		return r.end(kind, evCancelled, endedData{Class: fault.Cancelled, Error: "cancelled"}, nil)
 	case err == nil:
 		return r.end(kind, evCompleted, endedData{ResultMAC: e.contentMAC(r.rec.ID, "", result)}, result)
 	case r.rec.Attempt+1 < kind.Attempts && !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Denied):
-		wait := waitingData{For: ForRetry, Class: fault.ClassOf(err), Error: err.Error()}
+		wait := waitingData{For: ForRetry, Class: fault.ClassOf(err), Error: err.Error(), Asked: r.asked()}
 		wait.Until = e.db.Time() + backoff(kind, r.rec.Attempt+1).Microseconds()
 		return r.orCancelled(kind, change{kind: evWaiting, data: wait, nextAt: wait.Until})
 	default:

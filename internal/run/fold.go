@@ -32,12 +32,14 @@ type (
 		For   Wait        `json:"for"`
 		Ref   string      `json:"ref,omitempty"`
 		Until int64       `json:"until"`
+		Asked int64       `json:"asked_us,omitempty"` // of what was worked on since the last wait, a person was asked for
 		Class fault.Class `json:"class,omitempty"`
 		Error string      `json:"error,omitempty"`
 	}
 	requeuedData struct {
 		Why   string `json:"why"`
 		Crash bool   `json:"crash,omitempty"`
+		Asked int64  `json:"asked_us,omitempty"`
 	}
 	endedData struct {
 		ResultMAC []byte      `json:"result_mac,omitempty"`
@@ -89,7 +91,7 @@ func (v *view) fold(e eventlog.Event) error {
 	from := v.State
 	v.State, v.Version = to, e.Version
 	v.Head = foldHead(v.Head, e)
-	if from == Running && to != Running && to != Cancelling && e.Kind != evRequeued {
+	if from == Running && to != Running && to != Cancelling && e.Kind != evRequeued && e.Kind != evWaiting {
 		v.Spent += max(0, e.At-v.Resumed)
 	}
 	switch e.Kind {
@@ -174,6 +176,7 @@ func (v *view) started(e eventlog.Event) error {
 
 func (v *view) waiting(e eventlog.Event) error {
 	d, err := decode[waitingData](e)
+	v.Spent += max(0, e.At-v.Resumed-d.Asked)
 	v.Owner, v.Wait, v.WaitRef = "", d.For, d.Ref
 	if d.For == ForRetry {
 		v.Attempt++
@@ -188,7 +191,7 @@ func (v *view) requeued(e eventlog.Event) error {
 	if d.Crash { // nobody knows when its node died: that stretch is not counted as work
 		v.Crashes++
 	} else {
-		v.Spent += max(0, e.At-v.Resumed)
+		v.Spent += max(0, e.At-v.Resumed-d.Asked)
 	}
 	return err
 }

@@ -31,7 +31,7 @@ func (r *Run) parkFor(ctx context.Context, w wait) error {
 			return err
 		}
 		return r.insist(ctx, func() error {
-			return r.commit(change{kind: evWaiting, data: waitingData{For: w.what, Ref: w.ref, Until: w.until}, nextAt: w.until}, w.check)
+			return r.commit(change{kind: evWaiting, data: waitingData{For: w.what, Ref: w.ref, Until: w.until, Asked: r.asked()}, nextAt: w.until}, w.check)
 		})
 	})
 	if errors.Is(err, errReady) {

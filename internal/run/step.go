@@ -39,7 +39,7 @@ type Run struct {
 	e      *Engine
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	began  time.Time
+	clock  *Clock
 	going  context.Context // ends when the daemon stops: waits and what can be repeated end
 	halt   context.CancelCauseFunc
 
@@ -61,7 +61,7 @@ type Run struct {
 
 func newRun(e *Engine, rec Record) *Run {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &Run{e: e, ctx: ctx, cancel: cancel, began: time.Now(), rec: rec, steps: map[string]*Step{}}
+	r := &Run{e: e, ctx: ctx, cancel: cancel, clock: NewClock(), rec: rec, steps: map[string]*Step{}}
 	r.going, r.halt = context.WithCancelCause(ctx)
 	r.quiet = sync.NewCond(&r.mu)
 	return r
@@ -80,10 +80,28 @@ func (r *Run) ID() string { return r.rec.ID }
 // Input is what the run was started with.
 func (r *Run) Input() json.RawMessage { return r.rec.Input }
 
-// Active is how long the run has been worked on, without its waits.
+// Active is how long the run has been worked on, without its waits and without the time in
+// which a person was asked within a step.
 func (r *Run) Active() time.Duration {
-	return time.Duration(r.rec.Spent)*time.Microsecond + time.Since(r.began)
+	return time.Duration(r.rec.Spent)*time.Microsecond + r.clock.Worked()
 }
+
+// Bound returns a context that ends with cause when the run has been active for so long.
+func (r *Run) Bound(ctx context.Context, most time.Duration, cause error) (context.Context, context.CancelFunc) {
+	return r.clock.Bound(ctx, most-time.Duration(r.rec.Spent)*time.Microsecond, cause)
+}
+
+// Asking says that a person is asked within a step until done is called: the run is not
+// active meanwhile. The context ends with the daemon, which does not wait for people.
+func (r *Run) Asking(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(r.going, func() { cancel(errStopping) })
+	back := r.clock.Ask()
+	return ctx, func() { stop(); back(); cancel(context.Canceled) }
+}
+
+// asked is for how long of this execution a person was asked, in microseconds.
+func (r *Run) asked() int64 { return r.clock.Asked().Microseconds() }
 
 // Recorded returns a step's record, if there is one.
 func (r *Run) Recorded(name string) (Step, bool) {

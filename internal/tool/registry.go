@@ -151,6 +151,8 @@ func checkDefinition(def Definition, h Handler) error {
 		return errors.New("repeat probed and a probe go together")
 	case def.Resumes && (def.Kind != Effect || def.Repeat != Repeatable):
 		return errors.New("only an effect that is repeatable can be resumed")
+	case def.Asks < 0 || def.Asks > 0 && def.Kind != Effect:
+		return errors.New("only an effect can have people asked within it: what is local is one commit")
 	case def.ReadOnly && def.Irreversible:
 		return errors.New("read-only and irreversible exclude each other")
 	case def.Timeout <= 0 || def.MaxOutput <= 0:

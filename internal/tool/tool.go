@@ -73,6 +73,9 @@ type Definition struct {
 	Resumes bool
 	// Grace is how long a cancelled call may take to stop before it is abandoned. Default 2 s.
 	Grace time.Duration
+	// Asks is how long in all a call may have people asked within it. Meanwhile neither its
+	// Timeout nor the time of its run goes on. 0: its calls ask nobody.
+	Asks time.Duration
 	// Touches names the files and directories, absolute, that a call may change; a
 	// directory stands for all below it. What keeps files for undo goes by it. Nil: no
 	// files that anybody would want back.
@@ -138,6 +141,13 @@ type Invocation struct {
 
 	// Tx is set only for Kind Local: the transaction of the call's outcome.
 	Tx *db.Tx
+	// Asking is set only where the definition Asks. It says that a person is asked until done
+	// is called, and returns a context that ends when nobody is to be asked any longer: the
+	// time for it is used up, or the daemon stops.
+	Asking func(ctx context.Context) (_ context.Context, done func())
+	// Judge is what policy says of a further scope, with the authority of the call and
+	// without what the call tells anybody.
+	Judge func(need scope.Scope) policy.Decision
 	// Permit decides on a further scope that showed itself only during the call,
 	// such as the target of a redirect. Nil permits nothing further.
 	Permit func(ctx context.Context, need scope.Scope) error
