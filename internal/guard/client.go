@@ -3,6 +3,7 @@ package guard
 import (
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -53,6 +54,13 @@ func HTTPClient(cfg HTTPConfig) *http.Client {
 		Timeout:       max(0, cfg.Timeout),
 		CheckRedirect: cfg.checkRedirect,
 	}
+}
+
+// ReverseProxy returns a reverse proxy whose requests go out as those of a client of
+// HTTPClient: its Egress and MaxBody count. It follows no redirect, and hands on each piece
+// of an answer as it comes. Its owner sets Rewrite, which says what is sent where.
+func ReverseProxy(client *http.Client) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{Transport: client.Transport, FlushInterval: -1}
 }
 
 func (cfg HTTPConfig) checkRedirect(next *http.Request, via []*http.Request) error {

@@ -18,6 +18,7 @@ import (
 type EgressConfig struct {
 	AllowHosts   []string      // `host`, `*.domain`, each with an optional `:port`; these may be private. Default: none
 	OnlyHosts    []string      // written alike; where there are any, no other host is reached. Default: none
+	NotHosts     []string      // written alike; these are not reached by their names, whatever else is said. Default: none
 	AllowPrivate bool          // loopback and private networks for every host. Default: false
 	Resolver     *net.Resolver // default: the system's
 }
@@ -30,6 +31,7 @@ type EgressConfig struct {
 type Egress struct {
 	hosts    []scope.Scope
 	only     []scope.Scope // nil: every host
+	not      []scope.Scope
 	private  bool
 	resolver *net.Resolver
 }
@@ -42,6 +44,9 @@ func NewEgress(cfg EgressConfig) (*Egress, error) {
 		return nil, err
 	}
 	if e.only, err = hostScopes(cfg.OnlyHosts); err != nil {
+		return nil, err
+	}
+	if e.not, err = hostScopes(cfg.NotHosts); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -78,7 +83,7 @@ func ForOrigin(base string) (*Egress, error) {
 }
 
 // allows reports whether host may be private. It refuses a host that is none of
-// the only ones. Host is normalised.
+// the only ones, or one of those it is kept from. Host is normalised.
 func (e *Egress) allows(host, port string) (private bool, err error) {
 	if e == nil {
 		return false, nil
@@ -88,6 +93,9 @@ func (e *Egress) allows(host, port string) (private bool, err error) {
 		return false, fault.New(fault.Denied, "%w", err)
 	}
 	covers := func(s scope.Scope) bool { return s.Covers(need) }
+	if slices.ContainsFunc(e.not, covers) {
+		return false, fault.New(fault.Denied, "connection to %s:%s is refused: this client is kept from that host", bracket(host), port)
+	}
 	if e.only != nil && !slices.ContainsFunc(e.only, covers) {
 		return false, fault.New(fault.Denied, "connection to %s:%s is refused: it is not among the hosts this client may reach", bracket(host), port)
 	}

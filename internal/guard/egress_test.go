@@ -333,3 +333,27 @@ func FuzzCheckURL(f *testing.F) {
 		}
 	})
 }
+
+// TestAHostOneIsKeptFromIsNotReached, whatever else is allowed, nor looked up.
+func TestAHostOneIsKeptFromIsNotReached(t *testing.T) {
+	t.Parallel()
+	asked := false
+	e := egress(t, EgressConfig{
+		NotHosts: []string{"api.example.com", "*.kept.example", "one.example:444"}, AllowHosts: []string{"api.example.com"}, AllowPrivate: true,
+		Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { asked = true; return nil, errors.New("no") }},
+	})
+	for address, kept := range map[string]bool{
+		"api.example.com:443": true, "API.example.com.:80": true, "a.kept.example:443": true, "one.example:444": true, "one.example:443": false, "example.com:443": false,
+	} {
+		asked = false
+		if err := dial(t, e, address); fault.Is(err, fault.Denied) != kept || asked == kept {
+			t.Errorf("%s: %v, looked up %v", address, err, asked)
+		}
+	}
+	if err := e.CheckURL(&url.URL{Scheme: "https", Host: "api.example.com"}); !fault.Is(err, fault.Denied) {
+		t.Errorf("%v", err)
+	}
+	if _, err := NewEgress(EgressConfig{NotHosts: []string{"a b"}}); !fault.Is(err, fault.Config) {
+		t.Errorf("%v", err)
+	}
+}
