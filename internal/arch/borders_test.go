@@ -13,7 +13,7 @@ var borderNames = []ownedUse{
 	{module + "/internal/wire", "ResultFrame", []string{"internal/ipc"}, "an answer leaves through conn.write, which hides"},
 	{module + "/internal/wire", "NoteFrame", []string{"internal/ipc"}, "a note leaves through conn.write, which hides"},
 	{module + "/internal/wire", "ErrorFrame", []string{"internal/ipc"}, "an error leaves through conn.write, which hides"},
-	{"net/http", "Server", []string{"internal/guard", "internal/httpd"}, "what serves HTTP has to hide as conn.write does; the guard's proxy carries a job's own bytes only, and the listener's writer hides"},
+	{"net/http", "Server", []string{"internal/guard", "internal/httpd", "internal/harness/keyproxy"}, "what serves HTTP has to hide as conn.write does; the guard's proxy carries a job's own bytes only, the proxy that has the keys of coding agents takes them out, and the listener's writer hides"},
 	{"net/http", "Serve", nil, "what serves HTTP has to hide as conn.write does"},
 	{"net/http", "ListenAndServe", nil, "what serves HTTP has to hide as conn.write does"},
 	{"log/slog", "NewJSONHandler", []string{"internal/logfile"}, "the daemon wraps the one logger it is given"},

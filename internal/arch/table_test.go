@@ -53,6 +53,7 @@ var floors = map[string]floor{
 	"internal/secret":    authority,
 	"internal/guard":     authority,
 	"internal/tool":      authority,
+	"internal/form":      authority,
 
 	"internal/run":    work,
 	"internal/act":    work,
@@ -150,7 +151,9 @@ var sameFloor = []edge{
 	{"internal/channel/remote", "internal/channel", "who a sender is, is decided in one place"},
 	{"internal/delegate", "internal/harness", "it books what a coding agent told"},
 	{"internal/delegate", "internal/harness/child", "and has it started"},
+	{"internal/delegate", "internal/harness/keyproxy", "and its key kept from it"},
 	{"internal/harness/child", "internal/harness", "what a coding agent prints is read in one place"},
+	{"internal/harness/child", "internal/harness/keyproxy", "it knows where each program's key is good, and how it is given"},
 	{"internal/channel/telegram", "internal/channel", "it is an adapter of one network"},
 	{"internal/channel/slack", "internal/channel", "it is an adapter of one network"},
 	{"internal/channel/discord", "internal/channel", "it is an adapter of one network"},
@@ -184,6 +187,9 @@ var sameFloor = []edge{
 	{"internal/tool", "internal/policy", "a call says in which tier it is made"},
 	{"internal/tool", "internal/scope", "a tool derives the scopes a call needs"},
 	{"internal/approval", "internal/scope", "an approval shows the scopes it is for"},
+	{"internal/approval", "internal/form", "and an answer fits the form it was asked with"},
+	{"internal/form", "internal/guard", "its text is a stranger's"},
+	{"internal/form", "internal/tool", "an answer is canonical as an input is"},
 
 	{"internal/supervise", "internal/confine", "what it keeps running is a job"},
 	{"internal/supervise", "internal/guard", "and what that says is others' text"},
