@@ -12,6 +12,11 @@ const (
 	claudeChanges = "Bash,Edit,Glob,Grep,NotebookEdit,Read,TaskStop,WebFetch,Write"
 )
 
+// claudeHeld has WebFetch not ask api.anthropic.com about a host first: it is asked there
+// alone, wherever the API is, and not reached. Whoever allows the fetch, and ombud's proxy,
+// have judged the host.
+const claudeHeld = `{"skipWebFetchPreflight":true}`
+
 type claudeMCP struct {
 	Servers map[string]claudeServer `json:"mcpServers"`
 }
@@ -56,6 +61,9 @@ func (p *plan) claude(t *Task, r *room) {
 	}
 	if t.BudgetMicroUSD > 0 {
 		p.flag("--max-budget-usd", strconv.FormatFloat(float64(t.BudgetMicroUSD)/1e6, 'f', -1, 64))
+	}
+	if t.Held && t.changes() {
+		p.args = append(p.args, "--settings", claudeHeld)
 	}
 	p.claudeEnv(r, t.BaseURL)
 	p.set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1") // SUBPROCESS_ENV_SCRUB would start nothing where bubblewrap is not installed

@@ -101,7 +101,9 @@ func opencodeProviderOf(t *Task, provider, model string) opencodeProvider {
 	switch provider {
 	case "anthropic", "openai", "google":
 	default:
-		p.NPM = "@ai-sdk/openai-compatible" // built in
+		if !t.Stands { // it knows the provider, and how to speak to it
+			p.NPM = "@ai-sdk/openai-compatible" // built in
+		}
 	}
 	return p
 }

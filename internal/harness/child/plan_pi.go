@@ -8,9 +8,9 @@ type piModels struct {
 
 type piProvider struct {
 	BaseURL string    `json:"baseUrl"`
-	API     string    `json:"api"`
-	Key     string    `json:"apiKey"` // the variable that holds it; see piKey
-	Models  []piModel `json:"models"`
+	API     string    `json:"api,omitempty"`
+	Key     string    `json:"apiKey,omitempty"` // the variable that holds it; see piKey
+	Models  []piModel `json:"models,omitempty"`
 }
 
 type piModel struct {
@@ -84,7 +84,10 @@ func (p *plan) piModel(t *Task) {
 	if !is {
 		provider, model = "", t.Model
 	}
-	if t.BaseURL != "" && model != "" {
+	switch {
+	case t.Stands: // its models and how they are spoken to stay as pi knows them
+		p.files = append(p.files, file{"pi/models.json", text(piModels{map[string]piProvider{provider: {BaseURL: t.BaseURL}}})})
+	case t.BaseURL != "" && model != "":
 		p.files = append(p.files, file{"pi/models.json", text(piModels{map[string]piProvider{
 			server: {t.BaseURL, piAPI(provider, keyOf(t.Env)), piKey(t), []piModel{{model}}},
 		}})})

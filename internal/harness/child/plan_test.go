@@ -43,6 +43,7 @@ var modes = map[string]func(*Task){
 	"new":    func(t *Task) { t.NewSession = "11111111-2222-4333-8444-555555555555" },
 	"write":  func(t *Task) { t.Write = true },
 	"brain":  func(t *Task) { t.Brain, t.Write = true, true },
+	"held":   func(t *Task) { t.Write, t.Held, t.Stands, t.BaseURL = true, true, true, "http://127.0.0.1:4711/v1" },
 }
 
 func planned(t *Task, confined bool) (*plan, *room) {

@@ -31,7 +31,11 @@ type Task struct {
 
 	Env     []string // credentials, "NAME=value"; never on a command line, never logged
 	BaseURL string   // of the model's API, as the CLI takes it: with /v1 for codex and opencode; "" is the CLI's own
-	MCP     *MCP     // nil: it reaches no MCP server
+	// Held says that ombud has the key: a token stands in its place in Env, and is good at
+	// BaseURL alone, whence nothing else of the vendor is reached. Stands says that BaseURL
+	// stands for the address the CLI knows of its provider by itself.
+	Held, Stands bool
+	MCP          *MCP // nil: it reaches no MCP server
 
 	// Neither counts while a permission waits.
 	Wall  time.Duration // the whole run; 0: no limit
