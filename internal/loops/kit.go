@@ -29,7 +29,7 @@ import (
 // Starter starts a loop or a recipe by its name, now or later.
 type Starter interface {
 	StartTx(ctx context.Context, tx *db.Tx, target string, tr trigger.Trigger) (runID string, err error)
-	ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label) error
+	ArmTx(ctx context.Context, tx *db.Tx, w trigger.Wake) error
 	DisarmTx(ctx context.Context, tx *db.Tx, target, timer string) (bool, error)
 }
 

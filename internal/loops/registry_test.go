@@ -142,7 +142,7 @@ func TestADisabledLoopIsStartedByNothing(t *testing.T) {
 		if _, err := h.log.AppendTx(ctx, tx, eventlog.New{Stream: "user", Kind: "user.defined", Actor: "operator", Data: struct{}{}, Expect: eventlog.Any}); err != nil {
 			return err
 		}
-		return h.times.ArmTx(ctx, tx, "loop:all", "t", tx.Now()+1, nil, own())
+		return h.times.ArmTx(ctx, tx, trigger.Wake{Target: "loop:all", ID: "t", At: tx.Now() + 1, Label: own()})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/trigger"
 )
 
 // longest is how far ahead a run can wait or arm a timer.
@@ -39,13 +40,16 @@ func (k *Kit) WaitSignal(ctx context.Context, step, name string, timeout time.Du
 }
 
 // After starts this loop again once d has passed, with a payload (an object). The same id
-// again moves it.
+// again moves it. A d below a second is put off, for longer the longer runs of this loop
+// start each other so, and two timers of a loop are a second apart.
 func (k *Kit) After(ctx context.Context, step, id string, d time.Duration, payload json.RawMessage) error {
 	if d > longest {
 		return fault.New(fault.Invalid, "a timer in %s is further than a hundred years", d)
 	}
 	return k.rows(ctx, step, func(ctx context.Context, tx *db.Tx) error {
-		return k.d.Triggers.ArmTx(ctx, tx, k.who.Subject, id, tx.Now()+d.Microseconds(), payload, label.Join(k.Label(), own()))
+		return k.d.Triggers.ArmTx(ctx, tx, trigger.Wake{
+			Target: k.who.Subject, ID: id, At: tx.Now() + d.Microseconds(), Payload: payload, Label: label.Join(k.Label(), own()), Hurry: k.tr.Hurry,
+		})
 	})
 }
 

@@ -18,13 +18,13 @@ func TestNoLookScansWhatOthersHave(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
 	for query, index := range map[string]string{
-		timersOfOwner: "timers_owner (owner=?)", slotsOfKey: "runs_slot (key=?", nextOfKey: "runs_keyed (key=?", joinable: "runs_keyed (key=?",
+		timersOfOwner: "timers_owner (owner=?)", timesOfOwner: "timers_owner (owner=? AND fire_at>?)", slotsOfKey: "runs_slot (key=?", nextOfKey: "runs_keyed (key=?", joinable: "runs_keyed (key=?",
 		beginning: "sqlite_autoindex_runs_1 (id>? AND id<?)",
 		"SELECT id FROM runs WHERE seq < 5 AND cause = $1 AND cause <> '' ORDER BY seq DESC LIMIT $2": "runs_cause (cause=?)",
 	} {
 		var plan []string
 		err := d.Read(t.Context(), func(ctx context.Context, q db.Q) (err error) {
-			args := []any{"somebody", int64(1)}
+			args := []any{"somebody", int64(1), int64(1)}
 			plan, err = db.All(ctx, q, func(r *db.Rows) (line string, err error) {
 				var id, parent, unused int64
 				err = r.Scan(&id, &parent, &unused, &line)

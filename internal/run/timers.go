@@ -62,6 +62,21 @@ func roomTx(ctx context.Context, tx *db.Tx, t Timer) error {
 	return err
 }
 
+// FreeTx returns the first instant, at or after one, from which every other armed timer of
+// an owner is so far apart (both in µs).
+func (e *Engine) FreeTx(ctx context.Context, tx *db.Tx, owner, id string, at, apart int64) (int64, error) {
+	ahead, err := db.All(ctx, tx, db.Column[int64], timesOfOwner, owner, id, at-apart)
+	for _, t := range ahead {
+		if t >= at+apart {
+			break
+		}
+		if t > at-apart {
+			at = t + apart
+		}
+	}
+	return at, err
+}
+
 // DisarmTx cancels a timer; it reports whether one was armed.
 func (e *Engine) DisarmTx(ctx context.Context, tx *db.Tx, id string) (bool, error) {
 	n, err := tx.Exec(ctx, "DELETE FROM timers WHERE id = $1 AND state = 'armed'", id)
@@ -101,6 +116,7 @@ const (
 	armedTimers   = "SELECT id, kind, owner, nominal, payload FROM timers WHERE state = 'armed'"
 	timersOfAll   = armedTimers + " ORDER BY fire_at, id LIMIT 1000"
 	timersOfOwner = armedTimers + " AND owner = $1 ORDER BY fire_at, id LIMIT 1000"
+	timesOfOwner  = "SELECT fire_at FROM timers WHERE owner = $1 AND state = 'armed' AND id <> $2 AND fire_at > $3 ORDER BY fire_at"
 )
 
 // TimersIn is Timers inside a transaction or snapshot of the caller.

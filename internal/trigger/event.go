@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode"
 
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
@@ -172,80 +170,6 @@ func objectOf(data json.RawMessage) map[string]json.RawMessage {
 		}
 	}
 	return out
-}
-
-// armed is what a timer of a target keeps.
-type armed struct {
-	ID      string          `json:"id"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	Label   label.Label     `json:"label"`
-}
-
-// MaxAhead is how many timers of a target may be armed, together with its runs that have not
-// ended: a run that arms two for at once would otherwise fill the store with runs in line.
-const MaxAhead = 1000
-
-// maxTimerName is how many bytes the name of a timer has at most.
-const maxTimerName = 200
-
-// ArmTx starts target once more at a time, with a payload (an object) whose words have
-// label l. Arming the same id of a target again moves it. Errors: Invalid if the id is too
-// long or no text, or if the target has MaxAhead ahead.
-func (t *Triggers) ArmTx(ctx context.Context, tx *db.Tx, target, timer string, at int64, payload json.RawMessage, l label.Label) error {
-	if len(timer) > maxTimerName || strings.ContainsFunc(timer, unicode.IsControl) {
-		return fault.New(fault.Invalid, "the timer %.40q: a name has at most %d bytes and no control characters", timer, maxTimerName)
-	}
-	raw, err := json.Marshal(armed{ID: timer, Payload: payload, Label: l})
-	if err != nil {
-		return fault.New(fault.Invalid, "payload of timer %q: %w", timer, err)
-	}
-	return t.runs.ArmTx(ctx, tx, run.Timer{ID: timerID(target, timer), Kind: TimerKind, Owner: target, At: at, Payload: raw, Most: MaxAhead})
-}
-
-// DisarmTx cancels a timer of a target; it reports whether one was armed.
-func (t *Triggers) DisarmTx(ctx context.Context, tx *db.Tx, target, timer string) (bool, error) {
-	return t.runs.DisarmTx(ctx, tx, timerID(target, timer))
-}
-
-func timerID(target, timer string) string { return target + ":" + timer }
-
-// timerFired starts the target of a timer, if it is still there.
-func (h *hearing) timerFired(ctx context.Context, tx *db.Tx) error {
-	t, e := h.t, h.event
-	var timer run.Timer
-	if err := json.Unmarshal(e.Data, &timer); err != nil {
-		return fault.New(fault.Verification, "read the timer of event %s: %w", e.ID, err)
-	}
-	if timer.Kind != TimerKind {
-		return nil
-	}
-	var a armed
-	if err := json.Unmarshal(timer.Payload, &a); err != nil {
-		return fault.New(fault.Verification, "read the timer %s: %w", timer.ID, err)
-	}
-	s, err := t.GetIn(ctx, tx, timer.Owner)
-	if fault.Is(err, fault.NotFound) {
-		_, err := t.tell(ctx, tx, "dropped", actor, timer.Owner, e.ID, withheld{Kind: ByTimer, Name: a.ID, Why: "its target is gone"})
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	payload := objectOf(a.Payload)
-	for key, value := range map[string]string{"timer_id": a.ID, "fire_at": time.UnixMicro(timer.At).UTC().Format(time.RFC3339)} {
-		quoted, err := json.Marshal(value) // a loop names its timers as it likes
-		if err != nil {
-			return fault.New(fault.Internal, "payload of timer %s: %w", timer.ID, err)
-		}
-		payload[key] = quoted
-	}
-	raw, err := json.Marshal(payload)
-	if err != nil {
-		return fault.New(fault.Verification, "payload of timer %s: %w", timer.ID, err)
-	}
-	return h.start(ctx, tx, s, Trigger{
-		Kind: ByTimer, Name: a.ID, At: timer.At, Event: e.ID, EventKind: e.Kind, Payload: raw, Label: a.Label,
-	}, origin{replay: true})
 }
 
 // isRun reports whether a text is the id of a run.

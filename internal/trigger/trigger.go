@@ -39,6 +39,7 @@ type Trigger struct {
 
 	By     string `json:"by,omitempty"`     // who started it by hand
 	Parent string `json:"parent,omitempty"` // the run that started it
+	Hurry  int    `json:"hurry,omitempty"`  // of a timer: how many runs in a row were to be started at once, each by the one before
 
 	// Set by the start.
 	Target string `json:"target"`
@@ -88,6 +89,7 @@ type Runs interface {
 	RecordIn(ctx context.Context, q db.Q, id string) (run.Record, error)
 	CausedIn(ctx context.Context, q db.Q, name, cause string) (bool, error)
 	ArmTx(ctx context.Context, tx *db.Tx, t run.Timer) error
+	FreeTx(ctx context.Context, tx *db.Tx, owner, id string, at, apart int64) (int64, error)
 	DisarmTx(ctx context.Context, tx *db.Tx, id string) (bool, error)
 }
 

@@ -122,7 +122,7 @@ func TestAPersonATimerAndAScheduleStartIt(t *testing.T) {
 			t.Fatal(id, err)
 		}
 		err = h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			return h.ArmTx(ctx, tx, "loop:x", "tick", tx.Now()+1, json.RawMessage(`{"b":2}`), label.Of(label.Own, label.OperatorOnly))
+			return h.ArmTx(ctx, tx, Wake{Target: "loop:x", ID: "tick", At: tx.Now() + 1, Payload: json.RawMessage(`{"b":2}`), Label: label.Of(label.Own, label.OperatorOnly)})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestWhatAnEventTellsIsTakenForOthersWords(t *testing.T) {
 		h.replace(on("sets", On{Timer: true}), on("hears", events("timer.fired", "run.failed")))
 		h.live()
 		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			return h.ArmTx(ctx, tx, "loop:sets", "soon", tx.Now()+1, json.RawMessage(`{"text":"what the page says"}`), label.Of(label.Untrusted("web"), label.OperatorOnly))
+			return h.ArmTx(ctx, tx, Wake{Target: "loop:sets", ID: "soon", At: tx.Now() + 1, Payload: json.RawMessage(`{"text":"what the page says"}`), Label: label.Of(label.Untrusted("web"), label.OperatorOnly)})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestAPausedTargetStartsNothingAndSaysWhatCame(t *testing.T) {
 		h.replace(x) // a new definition does not wake it
 		h.emit("job:1", "job.came", nil)
 		err := h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			if err := h.ArmTx(ctx, tx, "loop:x", "tick", tx.Now()+1, nil, label.Label{}); err != nil {
+			if err := h.ArmTx(ctx, tx, Wake{Target: "loop:x", ID: "tick", At: tx.Now() + 1}); err != nil {
 				return err
 			}
 			id, err := h.StartTx(ctx, tx, "loop:x", Trigger{Kind: ByRun})
@@ -339,7 +339,7 @@ func TestATargetThatIsGoneLeavesItsRunsToTheirDefinition(t *testing.T) {
 			t.Errorf("runs: %+v %v", list, err)
 		}
 		err = h.db.InTx(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-			return h.ArmTx(ctx, tx, "loop:x", "late", tx.Now()+1, nil, label.Label{})
+			return h.ArmTx(ctx, tx, Wake{Target: "loop:x", ID: "late", At: tx.Now() + 1})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ type Sleep struct {
 	Milliseconds int64 `json:"ms"`
 }
 
-// After is the request of "after".
+// After is the request of "after". What is asked for within a second is put off.
 type After struct {
 	ID           string          `json:"id"`
 	Milliseconds int64           `json:"ms"`
