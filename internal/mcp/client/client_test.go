@@ -30,7 +30,7 @@ func TestAServerIsAcceptedAndItsToolsAreCalled(t *testing.T) {
 			t.Errorf("before it is accepted: %+v, %d tools", got, len(s.tools.List()))
 		}
 		diffs, seen, err := s.Diff("act")
-		if err != nil || len(diffs) != len(actions) || !strings.Contains(diffs[0].Text, "--- nothing\n+++ offered\n@@ -0,0 +1,8 @@\n+name:\n+  big\n+description:\n+  does big\n") {
+		if err != nil || len(diffs) != len(actions) || !strings.Contains(diffs[0].Text, "--- nothing\n+++ offered\n@@ -0,0 +1,8 @@\n+name:\n+  ask\n+description:\n+  does ask\n") {
 			t.Errorf("the difference: %v, %d, %s", err, len(diffs), diffs[0].Text)
 		}
 		if _, err := s.Accept(t.Context(), "act", "another", "operator"); !fault.Is(err, fault.Conflict) {

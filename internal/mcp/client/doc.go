@@ -18,9 +18,18 @@
 // reached through package guard, at its own address only. Secrets are named, and filled
 // in where they are sent.
 //
-// A server asks nothing of ombud: sampling and elicitation are refused, and it is told of
-// no roots. Both would be effects inside the effect that a call is, and an effect is a
-// step of a run that is made by act alone, never within another.
+// # What a server may ask
+//
+// While a call is under way its server may ask a person to fill something in or to open an
+// address, unless the operator said no, and a model, if the operator said so. Who answers
+// is not decided here: Deps.Ask does, and without it servers are told that they can ask
+// nothing. A question belongs to one call. Where the server asks by its result, as the
+// newest revision does, that is the call of the result; a request of an older revision
+// belongs to the one call that is under way. If there are several it is refused, and from
+// then on calls over this connection are made one at a time; if there is none it is
+// refused. A call asks one thing at a time and eight at most. Neither its time nor that of
+// its run goes on while it asks. A question ends with its call, its connection, its own
+// time and the daemon. No roots are told.
 //
 // A tool that cannot be used as it is offered is refused with a reason and takes no other
 // with it.

@@ -53,8 +53,11 @@ func newRemote(t *testing.T, auth bool) *remoteServer {
 		}
 		return &mcp.CallToolResult{}, nil, nil
 	})
+	askingTools(s)
 	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
 	mux := http.NewServeMux()
+	// Without sessions the library speaks the newest revision, with them older ones.
+	mux.Handle("/newest", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		r.heads = append(r.heads, req.Header.Clone())

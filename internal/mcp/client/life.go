@@ -46,13 +46,24 @@ type life struct {
 	changed chan struct{} // what it offers may be other than it was
 	silent  atomic.Int32  // calls in a row whose time was over while nothing was heard
 
-	mu    sync.Mutex
-	items map[string]string // what it offers and was accepted: key → hash
+	ask     func(ctx context.Context, q Asked) (Answer, error)
+	elicits bool // it may ask a person, and
+	samples bool // a model
+
+	mu     sync.Mutex
+	items  map[string]string // what it offers and was accepted: key → hash
+	talks  map[*talk]bool    // calls under way
+	fewer  chan struct{}     // closed and replaced when one ends
+	singly bool              // there is at most one
 }
 
-func newLife(name string, log *slog.Logger, cfg Config, l *supervise.Output) *life {
+func (x *server) newLife(sp *Spec) *life {
 	ctx, quit := context.WithCancel(context.Background())
-	return &life{name: name, log: log, cfg: cfg, lines: l, ctx: ctx, quit: quit, over: make(chan struct{}), changed: make(chan struct{}, 1)}
+	return &life{
+		name: x.name, log: x.s.Logger, cfg: x.s.cfg, lines: x.lines, ctx: ctx, quit: quit, over: make(chan struct{}), changed: make(chan struct{}, 1),
+		ask: x.s.Ask, elicits: x.s.Ask != nil && !sp.NoElicitation, samples: x.s.Ask != nil && sp.Sampling,
+		talks: map[*talk]bool{}, fewer: make(chan struct{}),
+	}
 }
 
 var errStopped = fault.New(fault.Cancelled, "it was stopped")
@@ -176,16 +187,16 @@ func (v *life) greet(t *handed, version string, old bool) error {
 		default: // it is known already
 		}
 	}
-	c := mcp.NewClient(&mcp.Implementation{Name: clientName, Version: version}, &mcp.ClientOptions{
+	c := mcp.NewClient(&mcp.Implementation{Name: clientName, Version: version}, v.heard(&mcp.ClientOptions{
 		Logger:       slog.New(slog.DiscardHandler), // it has contents in it
-		Capabilities: &mcp.ClientCapabilities{},     // no sampling, no elicitation, no roots
+		Capabilities: v.capabilities(),
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{
-			Disabled: true, // what asks back is refused as a whole
+			Disabled: true, // the rounds of a call are made here, where it is known whose they are
 		},
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { look() },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { look() },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {},
-	})
+	}))
 	limit := time.AfterFunc(v.cfg.Handshake, func() {
 		v.end(fault.New(fault.Timeout, "it did not get ready within %v", v.cfg.Handshake).
 			WithHint("a program that has to fetch itself first may need its network: --network all"))

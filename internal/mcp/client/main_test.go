@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,10 +41,16 @@ type actor struct {
 	in   *bufio.Reader
 	mode string
 	args []string
+
+	asked   map[string]json.RawMessage // our requests that are open: the call each is asked for
+	visited bool
+	can     json.RawMessage // what its client can do
 }
 
 type request struct {
 	ID     json.RawMessage `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
 	Method string          `json:"method"`
 	Params struct {
 		Name      string          `json:"name"`
@@ -51,6 +58,7 @@ type request struct {
 		URI       string          `json:"uri"`
 		Arguments json.RawMessage `json:"arguments"`
 		RequestID json.RawMessage `json:"requestId"`
+		Can       json.RawMessage `json:"capabilities"`
 	} `json:"params"`
 }
 
@@ -105,7 +113,7 @@ func named(name string) obj {
 	return obj{"name": name, "description": "does " + name, "inputSchema": obj{"type": "object"}}
 }
 
-var actions = []string{"echo", "slow", "die", "big", "huge", "noise", "picture", "structured", "fail", "refuse", "pid", "env", "odd name!", "change", "flood", "wrong", "more", "linger"}
+var actions = []string{"echo", "slow", "die", "big", "huge", "noise", "picture", "structured", "fail", "refuse", "pid", "env", "odd name!", "change", "flood", "wrong", "more", "linger", "ask", "ask-die", "ask-back", "ask-bad", "visit", "visit-first", "visit-bad", "sample", "sample-image", "ask-often", "can"}
 
 func (a *actor) tools() (list []any) {
 	switch a.mode {
@@ -148,7 +156,7 @@ func badSchemas() []any {
 }
 
 func play(mode string, args []string) {
-	a := &actor{in: bufio.NewReader(os.Stdin), mode: mode, args: args}
+	a := &actor{in: bufio.NewReader(os.Stdin), mode: mode, args: args, asked: map[string]json.RawMessage{}}
 	switch mode {
 	case "sdk":
 		sdkServer()
@@ -183,6 +191,7 @@ func (a *actor) turn(r request) {
 		if a.mode == "noisy" {
 			a.raw("Starting up…\n[warn] listening\n{\"level\":30,\"msg\":\"up\"}\n\n")
 		}
+		a.can = r.Params.Can
 		caps := obj{"tools": obj{"listChanged": true}}
 		if a.mode == "resources" {
 			caps["resources"], caps["prompts"] = obj{}, obj{}
@@ -227,6 +236,16 @@ func (a *actor) turn(r request) {
 	case "notifications/cancelled":
 		fmt.Fprintln(os.Stderr, "cancelled", string(r.Params.RequestID))
 	case "":
+		if call, is := a.asked[string(r.ID)]; is {
+			delete(a.asked, string(r.ID))
+			for _, other := range a.asked {
+				if string(other) == string(call) {
+					return // the last answer ends the call
+				}
+			}
+			a.text(call, "got "+string(r.Result)+string(r.Error))
+			return
+		}
 		fmt.Fprintf(os.Stderr, "answered %s\n", r.ID)
 	default:
 		if r.ID != nil {
@@ -285,6 +304,67 @@ func (a *actor) act(r request) {
 	case "more":
 		a.answer(r.ID, obj{"resultType": "input_required", "inputRequests": obj{"x": obj{"method": "elicitation/create", "params": obj{"message": "?", "requestedSchema": obj{"type": "object", "properties": obj{}}}}}, "content": []any{}})
 	default:
+		a.asks(r)
+	}
+}
+
+// shape is a form.
+func shape(fields obj, required ...string) obj {
+	return obj{"type": "object", "properties": fields, "required": required}
+}
+
+// question is a request of ours, for a call.
+func (a *actor) question(call json.RawMessage, method string, params obj) string {
+	id := fmt.Sprintf("q%d-%s", len(a.asked), call)
+	a.asked[strconv.Quote(id)] = call
+	a.send(obj{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	return id
+}
+
+func (a *actor) asks(r request) {
+	name := obj{"message": "who are you?\u202e", "requestedSchema": shape(obj{"name": obj{"type": "string"}}, "name")}
+	say := func(content obj) obj {
+		return obj{"systemPrompt": "be short", "maxTokens": 100_000, "messages": []any{obj{"role": "user", "content": content}}}
+	}
+	visit := obj{"mode": "url", "message": "log in", "url": "https://example.com/login?x=1", "elicitationId": "e1"}
+	switch r.Params.Name {
+	case "ask":
+		a.question(r.ID, "elicitation/create", name)
+	case "ask-die":
+		a.question(r.ID, "elicitation/create", name)
+		for { // until somebody is being asked
+			if _, err := os.Stat("asked"); err == nil {
+				os.Exit(7)
+			}
+			<-time.After(5 * time.Millisecond)
+		}
+	case "ask-back":
+		id := a.question(r.ID, "elicitation/create", name)
+		a.send(obj{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": obj{"requestId": id}})
+	case "ask-bad":
+		a.question(r.ID, "elicitation/create", obj{"message": "?", "requestedSchema": shape(obj{"x": obj{"type": "object", "properties": obj{}}})})
+	case "ask-often":
+		for range maxQuestions + 2 {
+			a.question(r.ID, "elicitation/create", name)
+		}
+	case "can":
+		a.text(r.ID, string(a.can))
+	case "visit":
+		a.question(r.ID, "elicitation/create", visit)
+	case "visit-bad":
+		a.question(r.ID, "elicitation/create", obj{"mode": "url", "message": "log in", "url": "javascript:alert(1)", "elicitationId": "e1"})
+	case "visit-first":
+		if a.visited {
+			a.text(r.ID, "as you are known now")
+			return
+		}
+		a.visited = true
+		a.send(obj{"jsonrpc": "2.0", "id": r.ID, "error": obj{"code": -32042, "message": "log in first", "data": obj{"elicitations": []any{visit}}}})
+	case "sample":
+		a.question(r.ID, "sampling/createMessage", say(obj{"type": "text", "text": "what is 6 times 7?"}))
+	case "sample-image":
+		a.question(r.ID, "sampling/createMessage", say(obj{"type": "image", "data": "iVBORw==", "mimeType": "image/png"}))
+	default:
 		a.fail(r.ID, -32602, "no such tool")
 	}
 }
@@ -313,7 +393,27 @@ func sdkServer() {
 	mcp.AddTool(s, &mcp.Tool{Name: "say", Description: "says it"}, func(_ context.Context, _ *mcp.CallToolRequest, i in) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "said " + i.Text}}}, nil, nil
 	})
+	askingTools(s)
 	_ = s.Run(context.Background(), &mcp.StdioTransport{})
+}
+
+// askingTools ask by their result, as the newest revision does; the library asks older
+// clients in its place.
+func askingTools(s *mcp.Server) {
+	name := &mcp.ElicitParams{Mode: "form", Message: "who are you?", RequestedSchema: shape(obj{"name": obj{"type": "string"}}, "name")}
+	size := &mcp.ElicitParams{Mode: "form", Message: "how tall?", RequestedSchema: shape(obj{"cm": obj{"type": "integer", "default": 170}})}
+	say := &mcp.CreateMessageWithToolsParams{MaxTokens: 10, Messages: []*mcp.SamplingMessageV2{{Role: "user", Content: []mcp.Content{&mcp.TextContent{Text: "hm?"}}}}}
+	for tool, asks := range map[string]mcp.InputRequestMap{
+		"greet": {"a": name, "b": size}, "think": {"t": say}, "roots": {"r": &mcp.ListRootsParams{}}, "busy": {},
+	} {
+		mcp.AddTool(s, &mcp.Tool{Name: tool, Description: "asks"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			if len(r.Params.InputResponses) == 0 && r.Params.RequestState == "" {
+				return &mcp.CallToolResult{InputRequests: asks, RequestState: "s1"}, nil, nil
+			}
+			got, err := json.Marshal(r.Params.InputResponses)
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "got " + r.Params.RequestState + " " + string(got)}}}, nil, err
+		})
+	}
 }
 
 // patience is for a slow machine: nothing waits for it that goes well.

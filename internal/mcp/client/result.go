@@ -40,7 +40,12 @@ func (v *life) call(ctx context.Context, x *server, u use, in tool.Invocation, r
 	told := &atomic.Bool{}
 	heard := v.hears()
 	ctx = context.WithValue(ctx, toldKey{}, told)
-	out, err := v.ask(ctx, x, u, in)
+	t, end, err := v.begin(ctx, u, in)
+	if err != nil {
+		return tool.Output{}, v.failure(ctx, err, false, repeatable)
+	}
+	defer end()
+	out, err := t.request(ctx, x.s.Keep)
 	if err == nil {
 		v.silent.Store(0)
 		return out, nil
@@ -131,8 +136,9 @@ func (v *life) refusal(w *jsonrpc.Error, repeatable bool) error {
 	return fault.New(class, "%s says: %s (%d)", v.name, guard.Lines(w.Message, maxSaid), w.Code)
 }
 
-// ask makes the request of a use.
-func (v *life) ask(ctx context.Context, x *server, u use, in tool.Invocation) (out tool.Output, err error) {
+// request makes the request of a use.
+func (t *talk) request(ctx context.Context, keep func(ctx context.Context, b []byte) (string, error)) (out tool.Output, err error) {
+	v, u, in := t.v, t.u, t.in
 	var args struct {
 		Cursor    string            `json:"cursor"`
 		URI       string            `json:"uri"`
@@ -144,7 +150,7 @@ func (v *life) ask(ctx context.Context, x *server, u use, in tool.Invocation) (o
 			return out, err
 		}
 	}
-	r := &rendering{ctx: ctx, keep: x.s.Keep}
+	r := &rendering{ctx: ctx, keep: keep}
 	switch u.do {
 	case listResources:
 		return v.listResources(ctx, args.Cursor)
@@ -158,37 +164,52 @@ func (v *life) ask(ctx context.Context, x *server, u use, in tool.Invocation) (o
 			Next    string        `json:"next_cursor,omitempty"`
 		}{res.Prompts, res.NextCursor})
 	case readResource:
-		res, err := v.cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: args.URI})
+		var res *mcp.ReadResourceResult
+		err := t.rounds(ctx, func(answers mcp.InputResponseMap, state string) (back asksBack, err error) {
+			res, err = v.cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: args.URI, InputResponses: answers, RequestState: state})
+			if err == nil {
+				back = asksBack{res.InputRequests, res.RequestState, res.NeedsInput()}
+			}
+			return back, err
+		})
 		if err != nil {
 			return out, err
-		}
-		if res.NeedsInput() {
-			return out, v.asksBack()
 		}
 		for _, c := range res.Contents {
 			r.resource(c)
 		}
 	case getPrompt:
-		res, err := v.cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: args.Name, Arguments: args.Arguments})
+		var res *mcp.GetPromptResult
+		err := t.rounds(ctx, func(answers mcp.InputResponseMap, state string) (back asksBack, err error) {
+			res, err = v.cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: args.Name, Arguments: args.Arguments, InputResponses: answers, RequestState: state})
+			if err == nil {
+				back = asksBack{res.InputRequests, res.RequestState, res.NeedsInput()}
+			}
+			return back, err
+		})
 		if err != nil {
 			return out, err
-		}
-		if res.NeedsInput() {
-			return out, v.asksBack()
 		}
 		for _, m := range res.Messages {
 			r.line("[%s]", m.Role)
 			r.content(m.Content)
 		}
 	case callTool:
-		res, err := v.cs.CallTool(ctx, &mcp.CallToolParams{Name: u.item.Name, Arguments: in.Input})
+		var res *mcp.CallToolResult
+		err := t.rounds(ctx, func(answers mcp.InputResponseMap, state string) (back asksBack, err error) {
+			res, err = v.cs.CallTool(ctx, &mcp.CallToolParams{Name: u.item.Name, Arguments: in.Input, InputResponses: answers, RequestState: state})
+			if err == nil {
+				back = asksBack{res.InputRequests, res.RequestState, res.NeedsInput()}
+			}
+			return back, err
+		})
 		if err != nil {
 			return out, err
 		}
-		if res.NeedsInput() {
-			return out, v.asksBack()
-		}
 		r.result(res)
+		for _, why := range t.notes() {
+			r.line("[%s: %s]", v.name, why)
+		}
 		if res.IsError {
 			out, err := r.output()
 			if err == nil {
@@ -202,8 +223,8 @@ func (v *life) ask(ctx context.Context, x *server, u use, in tool.Invocation) (o
 
 // asksBack refuses a result that is a question.
 func (v *life) asksBack() error {
-	return answered{fault.New(fault.Denied, "%s asks for something before it answers, and a server is not answered within a call", v.name).
-		WithHint("see \"What a server may not ask\" in docs/mcp.md")}
+	return answered{fault.New(fault.Denied, "%s asks for something before it answers that it was not told it could ask for", v.name).
+		WithHint("see \"What a server may ask\" in docs/mcp.md")}
 }
 
 func (v *life) listResources(ctx context.Context, cursor string) (tool.Output, error) {

@@ -215,7 +215,7 @@ func (x *server) attend(ctx context.Context, v *life) {
 // was started.
 func (x *server) begin(ctx context.Context) (v *life, err error) {
 	sp := x.stored().spec
-	v = newLife(x.name, x.s.Logger, x.s.cfg, x.lines)
+	v = x.newLife(&sp)
 	t := &handed{}
 	if sp.Remote() {
 		err = x.remote(&sp, v, t)

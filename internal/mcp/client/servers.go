@@ -49,7 +49,11 @@ type Deps struct {
 	// Hold says whether the instance is held: then no server is reached. Nil: never.
 	Hold func() bool
 	// Tell tells the operator something as part of tx, once for each cause. Nil: nobody is told.
-	Tell    func(ctx context.Context, tx *db.Tx, cause, text string) error
+	Tell func(ctx context.Context, tx *db.Tx, cause, text string) error
+	// Ask has a question of a server answered, by a person or a model. It returns soon after
+	// ctx ends, and nobody is asked any longer then. An error says that nobody could be asked.
+	// Nil: servers are told that they can ask nothing.
+	Ask     func(ctx context.Context, q Asked) (Answer, error)
 	Version string // ombud's own, which servers are told
 	Logger  *slog.Logger
 	Now     func() time.Time // default time.Now
@@ -63,6 +67,7 @@ type Config struct {
 	ReadyWait time.Duration   // how long a call waits for its server to get ready; default 10 s
 	StopGrace time.Duration   // how long a program may take to end when its input is closed; default 2 s
 	Stable    time.Duration   // how long it has to run for its failures to be forgotten; default 1 min
+	Ask       time.Duration   // how long a question of a server waits for a person; default 10 min
 	Turn      time.Duration   // how long a server that is being reached keeps others from it; default 3 s
 	Relist    time.Duration   // between two looks at what a server offers; default 1 s
 	Backoff   []time.Duration // before each start after a failure, the last for all further; default 1, 5, 25, 125, 300 s
@@ -76,7 +81,7 @@ func (c Config) withDefaults() Config {
 		fallback time.Duration
 	}{
 		{&c.Handshake, time.Minute}, {&c.Quiet, 5 * time.Second}, {&c.List, 30 * time.Second}, {&c.ReadyWait, 10 * time.Second},
-		{&c.StopGrace, 2 * time.Second}, {&c.Stable, time.Minute}, {&c.Turn, 3 * time.Second}, {&c.Relist, time.Second},
+		{&c.StopGrace, 2 * time.Second}, {&c.Stable, time.Minute}, {&c.Turn, 3 * time.Second}, {&c.Relist, time.Second}, {&c.Ask, 10 * time.Minute},
 	} {
 		if *f.value <= 0 {
 			*f.value = f.fallback

@@ -48,6 +48,7 @@ type stand struct {
 	hidden []string
 	held   atomic.Bool
 	secret func(name string) (secret.Value, error)
+	ask    func(ctx context.Context, q Asked) (Answer, error)
 }
 
 // quick is a Config for tests: soon again, patient where a slow machine needs it.
@@ -58,7 +59,7 @@ func quick() Config {
 	}
 }
 
-func setup(t testing.TB, d *db.DB, cfg Config) *stand {
+func setup(t testing.TB, d *db.DB, cfg Config, tune ...func(*stand)) *stand {
 	t.Helper()
 	v, err := vault.OpenKeyFile(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
@@ -73,6 +74,9 @@ func setup(t testing.TB, d *db.DB, cfg Config) *stand {
 	s.audit = audit.New(d, v, "test", quiet)
 	if err := s.audit.Start(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range tune {
+		f(s)
 	}
 	s.boot(cfg)
 	t.Cleanup(func() {
@@ -124,7 +128,7 @@ func (s *stand) boot(cfg Config) {
 	s.t.Helper()
 	s.tools, s.invoker = tool.NewRegistry(slog.New(slog.DiscardHandler))
 	s.Servers = New(Deps{
-		DB: s.db, Vault: s.vault, Log: s.log, Audit: s.audit, Tools: s.tools, Launch: s.launch, Version: "test", Hold: s.held.Load,
+		Ask: s.ask, DB: s.db, Vault: s.vault, Log: s.log, Audit: s.audit, Tools: s.tools, Launch: s.launch, Version: "test", Hold: s.held.Load,
 		Dir:    func(name string) string { return filepath.Join(s.dir, name) },
 		Redact: func(text string) string { return strings.ReplaceAll(text, "sesame", "•••") },
 		Secret: func(_ context.Context, name string) (secret.Value, error) {
@@ -234,6 +238,7 @@ func (s *stand) call(ctx context.Context, name, input string) (tool.Output, erro
 	}
 	return s.invoker.Call(ctx, name, tool.Invocation{
 		Run: "run_1", Step: "tool/0.0", Key: "run_1/tool/0.0", Input: json.RawMessage(input), Digest: s.tools.Digest(def.Name),
+		Asking: func(ctx context.Context) (context.Context, func()) { return context.WithCancel(ctx) },
 	})
 }
 

@@ -62,6 +62,9 @@ type Spec struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`    // of a call; default 60 s
 	Disabled   bool          `json:"disabled,omitempty"`
 
+	NoElicitation bool `json:"no_elicitation,omitempty"` // it may not ask the operator anything
+	Sampling      bool `json:"sampling,omitempty"`       // it may ask a model of the operator's, for whom that was granted
+
 	// Extra are settings of the file it was imported from that mean nothing here.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
 }

@@ -182,6 +182,7 @@ func (x *server) offer(r row) ([]Tool, map[string]string, error) {
 				continue
 			}
 			seen[u.name] = true
+			def.Asks = x.s.askTime(&r.spec)
 			offers = append(offers, tool.Offer{Definition: def, Handler: x.handler(u)})
 			out = append(out, t)
 		}
