@@ -304,7 +304,7 @@ func tick(t testing.TB) {
 
 func (b *bench) decide(a approval.Approval, d approval.Decision) {
 	b.t.Helper()
-	if _, err := b.approvals.Resolve(b.t.Context(), a.ID, d, "operator", "said so"); err != nil {
+	if _, err := b.approvals.Resolve(b.t.Context(), a.ID, approval.Reply{Decision: d, Note: "said so"}, "operator"); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -37,13 +37,13 @@ func TestAnApprovedCallIsMadeOnceAndTheWaitIsNotTheTurnsTime(t *testing.T) {
 			t.Error("a control message waits")
 		}
 		slow(t.Context(), limit+100*time.Millisecond) // a person takes longer than the turn may
-		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Approve, "operator", "go on"); err != nil {
+		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve, Note: "go on"}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		if a := b.answer(got.Run); a.Outcome != Completed || a.Reply != "tool/0.0{}" || b.did("t.ask") != 1 {
 			t.Errorf("%+v, %d effects", a, b.did("t.ask"))
 		}
-		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); !fault.Is(err, fault.Conflict) {
+		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("approved again: %v", err)
 		}
 	})
@@ -54,7 +54,7 @@ func TestARefusedCallIsToldAndNotAskedAgain(t *testing.T) {
 	each(t, setup{main: told("t.ask", "t.ask")}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		q := b.parked(got.Run)
-		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Deny, "operator", "too dear"); err != nil {
+		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Deny, Note: "too dear"}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		a := b.answer(got.Run)
@@ -83,7 +83,7 @@ func TestACallNobodyDecidesInTimeBecomesARunOfItsOwn(t *testing.T) {
 			t.Errorf("%+v", next)
 		}
 		before := b.did("t.ask")
-		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
+		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Reply{Decision: approval.Approve}, "operator")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestTheResultOfALateCallKeepsItsLabel(t *testing.T) {
 	t.Parallel()
 	sqlite(t, setup{main: once("t.askfar"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		a := b.ask("main", "do it")
-		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
+		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Reply{Decision: approval.Approve}, "operator")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestAnApprovedCallThatCannotBeMadeIsTold(t *testing.T) {
 	sqlite(t, setup{main: once("t.askfail"), hold: time.Millisecond}, func(t *testing.T, b *bench) {
 		got := b.tell("main", "do it")
 		a := b.answer(got.Run)
-		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Approve, "operator", "")
+		apr, err := b.Approvals.Resolve(t.Context(), a.Approvals[0], approval.Reply{Decision: approval.Approve}, "operator")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestStoppingATurnThatWaitsWithdrawsItsQuestion(t *testing.T) {
 		if now := b.approval(q.ID); now.State != approval.Expired {
 			t.Errorf("the question is %s", now.State)
 		}
-		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); !fault.Is(err, fault.Conflict) {
+		if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("approved after the stop: %v", err)
 		}
 		yes := b.tell("main", "yes")
@@ -174,7 +174,7 @@ func TestCallsThatAskInOneAnswer(t *testing.T) {
 		got := b.tell("main", "do it")
 		for range 2 {
 			q := b.parked(got.Run)
-			if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); err != nil {
+			if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 				t.Fatal(err)
 			}
 			b.until("the decision to be used", func() bool { return b.approval(q.ID).State == approval.Used })
@@ -194,7 +194,7 @@ func TestReadOnlyCallsThatAskTogether(t *testing.T) {
 		got := b.tell("main", "do it")
 		for range 2 {
 			q := b.parked(got.Run)
-			if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); err != nil {
+			if _, err := b.Approvals.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 				t.Fatal(err)
 			}
 		}

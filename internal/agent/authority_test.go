@@ -83,7 +83,7 @@ func eachWith(t *testing.T, s setup, fn func(t *testing.T, b *bench, g *given)) 
 
 func (b *bench) resolve(id string, d approval.Decision) approval.Approval {
 	b.t.Helper()
-	a, err := b.Approvals.Resolve(b.t.Context(), id, d, "operator", "")
+	a, err := b.Approvals.Resolve(b.t.Context(), id, approval.Reply{Decision: d}, "operator")
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func (a *Agents) resolveTx(ctx context.Context, tx *db.Tx, q approval.Approval, 
 	if yes {
 		decision, said = approval.Approve, "Approved: "
 	}
-	_, err = a.Approvals.ResolveTx(ctx, tx, q.ID, decision, by, "")
+	_, err = a.Approvals.ResolveTx(ctx, tx, q.ID, approval.Reply{Decision: decision}, by)
 	if fault.Is(err, fault.Conflict) {
 		return "Too late, the question has expired: " + q.Summary, nil
 	}

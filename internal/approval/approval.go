@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/label"
+	"github.com/ombud-run/ombud/internal/redact"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -50,6 +51,9 @@ type Ask struct {
 	Scopes       []string
 	Reasons      []string    // why it is asked
 	Label        label.Label // of the context the call comes from
+	// Form is the JSON Schema of what a yes has to come with, as package form reads it;
+	// nil: nothing.
+	Form json.RawMessage
 }
 
 // Approval is a question and what became of it. Times are Unix microseconds.
@@ -62,7 +66,10 @@ type Approval struct {
 	Resolved  int64  // when it left pending; 0 while it has not
 	Resolver  string // who decided; Self if nobody did
 	Note      string // what they said
-	Detached  bool   // the turn went on without it: once approved the call is a run of its own
+	// Answer is what they filled in with a yes: canonical, and it fits the Form. Nil
+	// while there is none, and of a question without a form.
+	Answer   json.RawMessage
+	Detached bool // the turn went on without it: once approved the call is a run of its own
 }
 
 // Hook joins the transaction of a move. It may run twice.
@@ -79,7 +86,9 @@ type Options struct {
 	// OnResolved wakes the run, or starts one for a detached call. It is called when
 	// a question leaves pending for approved, denied or expired.
 	OnResolved Hook
-	Logger     *slog.Logger
+	// Hide knows the secrets, whose values no answer may hold; nil: none are known.
+	Hide   *redact.Redactor
+	Logger *slog.Logger
 }
 
 // Approvals keeps the approvals of one store. It is safe for concurrent use.

@@ -120,7 +120,7 @@ func TestAnApprovalIsUsedOnceByTheCallItWasGivenFor(t *testing.T) {
 		b := setup(t, kind, Options{})
 		a := b.mustAsk("tool/1.0")
 		wants(t, "used before it was decided", b.use(a.ID, a.CallHash), fault.Waiting)
-		got, err := b.Resolve(t.Context(), a.ID, Approve, "operator", "go on")
+		got, err := b.Resolve(t.Context(), a.ID, Reply{Decision: Approve, Note: "go on"}, "operator")
 		if err != nil || got.State != Approved || got.Resolver != "operator" || got.Note != "go on" || got.Resolved == 0 {
 			t.Fatalf("resolved: %+v, %v", got, err)
 		}
@@ -150,7 +150,7 @@ func TestAskingAgainFindsTheFirstQuestionAndAChangedCallNeedsItsOwn(t *testing.T
 		if again := b.mustAsk("tool/1.0"); again.ID != first.ID || told != 1 {
 			t.Errorf("asked again as %s, told %d times", again.ID, told)
 		}
-		if _, err := b.Resolve(t.Context(), first.ID, Approve, "operator", ""); err != nil {
+		if _, err := b.Resolve(t.Context(), first.ID, Reply{Decision: Approve}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		changed := call("tool/1.0")
@@ -187,7 +187,7 @@ func TestOfTwoDecisionsOneIsToldConflict(t *testing.T) {
 		answers := make(chan error, 16)
 		for i := range cap(answers) {
 			go func() {
-				_, err := b.Resolve(t.Context(), a.ID, []Decision{Approve, Deny}[i%2], "operator", "")
+				_, err := b.Resolve(t.Context(), a.ID, Reply{Decision: []Decision{Approve, Deny}[i%2]}, "operator")
 				answers <- err
 			}()
 		}
@@ -220,10 +220,10 @@ func TestNobodyDecidesForItselfNorWithoutAName(t *testing.T) {
 		"no decision":        {"perhaps", "operator", "", fault.Invalid},
 		"a NUL":              {Deny, "operator", "no\x00", fault.Invalid},
 	} {
-		_, err := b.Resolve(t.Context(), a.ID, c.decision, c.resolver, c.note)
+		_, err := b.Resolve(t.Context(), a.ID, Reply{Decision: c.decision, Note: c.note}, c.resolver)
 		wants(t, what, err, c.class)
 	}
-	_, err := b.Resolve(t.Context(), "apr_none", Approve, "operator", "")
+	_, err := b.Resolve(t.Context(), "apr_none", Reply{Decision: Approve}, "operator")
 	wants(t, "no such approval", err, fault.NotFound)
 	if s := b.state(a.ID); s != Pending {
 		t.Errorf("it is %s", s)
@@ -242,14 +242,14 @@ func TestTheAnswerAndWhatItWakesAreOneCommit(t *testing.T) {
 			return err
 		}})
 		a := b.mustAsk("tool/1.0")
-		_, err := b.Resolve(t.Context(), a.ID, Deny, "operator", "")
+		_, err := b.Resolve(t.Context(), a.ID, Reply{Decision: Deny}, "operator")
 		wants(t, "the hook fails", err, fault.Unavailable)
 		if s := b.state(a.ID); s != Pending {
 			t.Errorf("decided without waking the run: %s", s)
 		}
 		fails = false
 		b.pass(25 * time.Hour)
-		_, err = b.Resolve(t.Context(), a.ID, Approve, "operator", "")
+		_, err = b.Resolve(t.Context(), a.ID, Reply{Decision: Approve}, "operator")
 		wants(t, "too late", err, fault.Conflict)
 		if n, err := b.ExpireOnce(t.Context()); n != 1 || err != nil {
 			t.Errorf("expired %d, %v", n, err)
@@ -273,7 +273,7 @@ func TestADetachedQuestionOutlivesItsRunAndOthersDoNot(t *testing.T) {
 	each(t, func(t *testing.T, kind dbtest.Kind) {
 		b := setup(t, kind, Options{})
 		left, other, decided := b.mustAsk("tool/1.0"), b.mustAsk("tool/1.1"), b.mustAsk("tool/1.2")
-		if _, err := b.Resolve(t.Context(), decided.ID, Deny, "operator", ""); err != nil {
+		if _, err := b.Resolve(t.Context(), decided.ID, Reply{Decision: Deny}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		detach := func(id string) error {
@@ -295,7 +295,7 @@ func TestADetachedQuestionOutlivesItsRunAndOthersDoNot(t *testing.T) {
 				t.Errorf("%s is %s, want %s", id, s, want)
 			}
 		}
-		got, err := b.Resolve(t.Context(), left.ID, Approve, "operator", "")
+		got, err := b.Resolve(t.Context(), left.ID, Reply{Decision: Approve}, "operator")
 		if err != nil || !got.Detached {
 			t.Errorf("%+v, %v", got, err)
 		}

@@ -20,6 +20,14 @@
 // Conflict. denied, expired and used have no way out. Who decided is recorded with
 // every move out of pending, also when it is ombud itself.
 //
+// # Questions with a form
+//
+// Some calls need more than a yes: a question can have a form (see package form), and
+// then a yes comes with an answer that fits it. One that does not fit is Invalid, names
+// the field, and leaves the question open. The answer is a part of the move to
+// approved, never changes, and is handed to the call and to nothing else. A no needs
+// none.
+//
 // # Detached approvals
 //
 // A turn holds its conversation until HoldUntil. After that it ends as parked and

@@ -3,6 +3,7 @@ package approval
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/form"
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
@@ -49,6 +51,11 @@ type ResolvedData struct {
 func (a *Approvals) AskTx(ctx context.Context, tx *db.Tx, q Ask) (Approval, error) {
 	if q.Run == "" || q.Step == "" || q.Subject == "" || q.Tool == "" || len(q.CallHash) == 0 {
 		return Approval{}, fault.New(fault.Internal, "ask for an approval: run, step, subject, tool and call hash are needed")
+	}
+	if len(q.Form) > 0 { // a question that nobody could answer is not put
+		if _, err := form.Parse(q.Form); err != nil {
+			return Approval{}, err
+		}
 	}
 	if q.ID == "" {
 		q.ID = a.NewID()
@@ -167,58 +174,107 @@ func (d Decision) state() (State, bool) {
 	return "", false
 }
 
-// Check reports what is wrong with a decision, whatever is decided.
-func Check(d Decision, note string) error {
-	if _, ok := d.state(); !ok {
-		return fault.New(fault.Invalid, "decision %q is neither approve nor deny", d)
+// Reply is what a person says of a question.
+type Reply struct {
+	Decision Decision
+	Note     string
+	// Answer is what they filled in, a JSON object, with a yes to a question that has a
+	// form. Nil is the empty one, which will do where nothing has to be filled in.
+	Answer json.RawMessage
+}
+
+// Check reports what is wrong with a reply, whatever it is to.
+func (r Reply) Check() error {
+	if _, ok := r.Decision.state(); !ok {
+		return fault.New(fault.Invalid, "decision %q is neither approve nor deny", r.Decision)
 	}
-	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsRune(note, 0) {
+	if len(r.Note) > maxNote || !utf8.ValidString(r.Note) || strings.ContainsRune(r.Note, 0) {
 		return fault.New(fault.Invalid, "the note is over %d bytes, not UTF-8 or has a NUL", maxNote)
+	}
+	if r.Decision == Deny && r.Answer != nil {
+		return fault.New(fault.Invalid, "a no has no answer").WithHint("say why in the note")
 	}
 	return nil
 }
 
 // Resolve decides an open question, once. Errors: NotFound; Conflict if it is no
-// longer open; Denied if the subject would decide for itself.
-func (a *Approvals) Resolve(ctx context.Context, id string, d Decision, resolver, note string) (out Approval, err error) {
+// longer open; Denied if the subject would decide for itself, or if the answer holds
+// the value of a secret; Invalid if the answer does not fit, which leaves it open.
+func (a *Approvals) Resolve(ctx context.Context, id string, r Reply, resolver string) (out Approval, err error) {
 	err = a.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		out, err = a.ResolveTx(ctx, tx, id, d, resolver, note)
+		out, err = a.ResolveTx(ctx, tx, id, r, resolver)
 		return err
 	})
 	return out, err
 }
 
 // ResolveTx is Resolve in the caller's transaction: a "yes" in a chat is one
-// commit with its message.
-func (a *Approvals) ResolveTx(ctx context.Context, tx *db.Tx, id string, d Decision, resolver, note string) (Approval, error) {
-	if err := Check(d, note); err != nil {
+// commit with its message. Nothing is written if it errs.
+func (a *Approvals) ResolveTx(ctx context.Context, tx *db.Tx, id string, r Reply, resolver string) (Approval, error) {
+	if err := r.Check(); err != nil {
 		return Approval{}, err
 	}
 	if resolver == "" {
 		return Approval{}, fault.New(fault.Invalid, "a decision needs somebody who takes it")
 	}
-	state, _ := d.state()
+	state, _ := r.Decision.state()
+	asked, err := a.load(ctx, tx, id)
+	if err != nil {
+		return asked, err
+	}
+	if asked.State != Pending || asked.Subject == resolver {
+		return asked, refusedToResolve(&asked, resolver)
+	}
+	var answer []byte // sealed
+	if r.Decision == Approve {
+		if answer, err = a.answer(&asked, r.Answer); err != nil { // the form of a question never changes
+			return asked, err
+		}
+	}
 	now := tx.Now()
 	expires := now + a.opt.Good.Microseconds()
-	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $1, resolved = $2, resolver = $3, note = $4, expires = $5
-		WHERE id = $6 AND state = 'pending' AND expires > $2 AND subject <> $3`,
-		state, now, resolver, a.vault.Seal(vault.ApprovalNote, id, []byte(note)), expires, id)
+	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $1, resolved = $2, resolver = $3, note = $4, expires = $5, answer = $6
+		WHERE id = $7 AND state = 'pending' AND expires > $2 AND subject <> $3`,
+		state, now, resolver, a.vault.Seal(vault.ApprovalNote, id, []byte(r.Note)), expires, answer, id)
 	if err != nil {
 		return Approval{}, err
 	}
-	r, err := a.load(ctx, tx, id)
+	out, err := a.load(ctx, tx, id)
 	if err != nil {
-		return r, err
+		return out, err
 	}
 	if n == 0 {
-		return r, refusedToResolve(&r, resolver)
+		return out, refusedToResolve(&out, resolver)
 	}
-	if err := a.tell(ctx, tx, &r, KindResolved, resolver, ResolvedData{
-		Approval: r.ID, Run: r.Run, State: state, Resolver: resolver, Note: note, Detached: r.Detached,
+	if err := a.tell(ctx, tx, &out, KindResolved, resolver, ResolvedData{
+		Approval: out.ID, Run: out.Run, State: state, Resolver: resolver, Note: r.Note, Detached: out.Detached,
 	}); err != nil {
-		return r, err
+		return out, err
 	}
-	return r, a.opt.OnResolved(ctx, tx, r)
+	return out, a.opt.OnResolved(ctx, tx, out)
+}
+
+// answer seals what was filled in, if it is what the question wants.
+func (a *Approvals) answer(q *Approval, said json.RawMessage) ([]byte, error) {
+	if q.Form == nil {
+		if said != nil {
+			return nil, fault.New(fault.Invalid, "%s has nothing to fill in", q.ID).WithHint("approve it without an answer")
+		}
+		return nil, nil
+	}
+	f, err := form.Parse(q.Form)
+	if err != nil {
+		return nil, fault.New(fault.Verification, "the form of approval %s: %w", q.ID, err)
+	}
+	fits, err := f.Check(said)
+	if err != nil {
+		return nil, err
+	}
+	if name := a.opt.Hide.Find(fits); name != "" {
+		return nil, fault.New(fault.Denied, "the answer holds the value of the secret %s, which whoever asked would be told", name).
+			WithHint("fill in something else, or say no")
+	}
+	return a.vault.Seal(vault.ApprovalAnswer, q.ID, fits), nil
 }
 
 func refusedToResolve(r *Approval, resolver string) error {

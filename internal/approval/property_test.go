@@ -86,7 +86,7 @@ func TestWhateverHappensAnApprovalIsSpentOnceAndOnlyOncePermitted(t *testing.T) 
 					a := pick(t)
 					d := rapid.SampledFrom([]Decision{Approve, Deny}).Draw(t, "decision")
 					who := rapid.SampledFrom([]string{"operator", a.Subject}).Draw(t, "who")
-					got, err := b.Resolve(b.t.Context(), a.ID, d, who, "")
+					got, err := b.Resolve(b.t.Context(), a.ID, Reply{Decision: d}, who)
 					switch {
 					case err == nil && (last[a.ID] != Pending || who == a.Subject || got.Resolver != who):
 						t.Fatalf("%s was %s and %s could %s it", a.ID, last[a.ID], who, d)

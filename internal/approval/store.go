@@ -16,21 +16,23 @@ import (
 )
 
 const columns = `id, run, step, call_hash, state, subject, tool, tool_digest, conversation, detached,
-	asked, expires, hold_until, resolved, resolver, summary, input, details, note`
+	asked, expires, hold_until, resolved, resolver, summary, input, details, note, answer`
 
 // details is the sealed part that nothing is decided by here.
 type details struct {
 	Scopes  []string    `json:"scopes"`
 	Reasons []string    `json:"reasons"`
 	Label   label.Label `json:"label"`
+	// Form is kept as text: it is shown in the order in which it was written.
+	Form string `json:"form,omitempty"`
 }
 
 func (a *Approvals) scan(scan func(...any) error) (Approval, error) {
 	var r Approval
 	var detached int64
-	var summary, input, shown, note []byte
+	var summary, input, shown, note, answer []byte
 	err := scan(&r.ID, &r.Run, &r.Step, &r.CallHash, &r.State, &r.Subject, &r.Tool, &r.ToolDigest, &r.Conversation, &detached,
-		&r.Asked, &r.Expires, &r.HoldUntil, &r.Resolved, &r.Resolver, &summary, &input, &shown, &note)
+		&r.Asked, &r.Expires, &r.HoldUntil, &r.Resolved, &r.Resolver, &summary, &input, &shown, &note, &answer)
 	if err != nil {
 		return r, err
 	}
@@ -38,7 +40,10 @@ func (a *Approvals) scan(scan func(...any) error) (Approval, error) {
 	for _, f := range []struct {
 		field  vault.Field
 		sealed *[]byte
-	}{{vault.ApprovalSummary, &summary}, {vault.ApprovalInput, &input}, {vault.ApprovalDetails, &shown}, {vault.ApprovalNote, &note}} {
+	}{
+		{vault.ApprovalSummary, &summary}, {vault.ApprovalInput, &input}, {vault.ApprovalDetails, &shown},
+		{vault.ApprovalNote, &note}, {vault.ApprovalAnswer, &answer},
+	} {
 		if *f.sealed == nil {
 			continue
 		}
@@ -51,18 +56,21 @@ func (a *Approvals) scan(scan func(...any) error) (Approval, error) {
 		return r, fault.New(fault.Verification, "details of approval %s: %w", r.ID, err)
 	}
 	r.Summary, r.Input, r.Note = string(summary), input, string(note)
-	r.Scopes, r.Reasons, r.Label = d.Scopes, d.Reasons, d.Label
+	r.Scopes, r.Reasons, r.Label, r.Answer = d.Scopes, d.Reasons, d.Label, answer
+	if d.Form != "" {
+		r.Form = json.RawMessage(d.Form)
+	}
 	return r, nil
 }
 
 // insert adds a question; it reports whether it was new.
 func (a *Approvals) insert(ctx context.Context, tx *db.Tx, r *Approval) (bool, error) {
-	shown, err := json.Marshal(details{r.Scopes, r.Reasons, r.Label})
+	shown, err := json.Marshal(details{r.Scopes, r.Reasons, r.Label, string(r.Form)})
 	if err != nil {
 		return false, fault.New(fault.Internal, "details of approval %s: %w", r.ID, err)
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO approvals (`+columns+`)
-		VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, 0, $9, $10, $11, 0, '', $12, $13, $14, NULL)
+		VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, 0, $9, $10, $11, 0, '', $12, $13, $14, NULL, NULL)
 		ON CONFLICT (run, step, call_hash) DO NOTHING`,
 		r.ID, r.Run, r.Step, r.CallHash, r.Subject, r.Tool, r.ToolDigest, r.Conversation, r.Asked, r.Expires, r.HoldUntil,
 		a.vault.Seal(vault.ApprovalSummary, r.ID, []byte(r.Summary)), a.vault.Seal(vault.ApprovalInput, r.ID, r.Input),

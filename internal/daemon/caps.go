@@ -390,7 +390,7 @@ func (d *Daemon) approvalsResolve(ctx context.Context, req wire.ApprovalsResolve
 	var left []grant.Grant
 	err = d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) (err error) {
 		left = nil
-		if a, err = d.approvals.ResolveTx(ctx, tx, found.ID, approval.Decision(req.Decision), grant.Operator, req.Note); err != nil {
+		if a, err = d.approvals.ResolveTx(ctx, tx, found.ID, replyOf(req), grant.Operator); err != nil {
 			return err
 		}
 		for _, n := range standing {
@@ -432,10 +432,14 @@ func (d *Daemon) turnOrCall(ctx context.Context, id string) (string, error) {
 	return id, nil
 }
 
+func replyOf(req wire.ApprovalsResolveRequest) approval.Reply {
+	return approval.Reply{Decision: approval.Decision(req.Decision), Note: req.Note, Answer: req.Answer}
+}
+
 // checkDecision reports what is wrong with a decision, whatever the question is and
 // whether or not it is open.
 func checkDecision(req wire.ApprovalsResolveRequest) error {
-	if err := approval.Check(approval.Decision(req.Decision), req.Note); err != nil {
+	if err := replyOf(req).Check(); err != nil {
 		return err
 	}
 	switch req.Standing {
@@ -449,6 +453,9 @@ func checkDecision(req wire.ApprovalsResolveRequest) error {
 	if req.Decision != wire.Approve {
 		return fault.New(fault.Invalid, "only a yes can hold for later calls")
 	}
+	if req.Answer != nil {
+		return fault.New(fault.Invalid, "an answer is for this call alone").WithHint("approve it without %s", req.Standing)
+	}
 	return nil
 }
 
@@ -457,6 +464,10 @@ func checkDecision(req wire.ApprovalsResolveRequest) error {
 func standingOf(a approval.Approval, req wire.ApprovalsResolveRequest) (out []grant.New, err error) {
 	if req.Standing == "" {
 		return nil, nil
+	}
+	if a.Form != nil {
+		return nil, fault.New(fault.Invalid, "%s has to be filled in by a person each time, so no approval of it can stand", a.ID).
+			WithHint("approve it for this call alone")
 	}
 	conversation := ""
 	if req.Standing == wire.StandingConversation {

@@ -10,6 +10,7 @@ import (
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
+	"github.com/ombud-run/ombud/internal/form"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/outbox"
 	"github.com/ombud-run/ombud/internal/run"
@@ -125,7 +126,7 @@ func wireApproval(a approval.Approval) wire.Approval {
 	out := wire.Approval{
 		ID: a.ID, State: string(a.State), Summary: a.Summary, Tool: a.Tool, Subject: a.Subject, Conversation: a.Conversation,
 		RunID: a.Run, Step: a.Step, Scopes: a.Scopes, AskedAt: a.Asked, ExpiresAt: a.Expires, ResolvedAt: a.Resolved,
-		Resolver: a.Resolver, Note: a.Note,
+		Resolver: a.Resolver, Note: a.Note, Form: wireForm(a.Form), Answer: a.Answer,
 	}
 	switch a.State {
 	case approval.Pending:
@@ -135,6 +136,28 @@ func wireApproval(a approval.Approval) wire.Approval {
 	}
 	for _, text := range a.Reasons {
 		out.Reasons = append(out.Reasons, wire.Reason{Code: "ask", Text: text})
+	}
+	return out
+}
+
+// wireForm is what a person is shown of a form; nil if there is none.
+func wireForm(schema json.RawMessage) *wire.ApprovalForm {
+	if len(schema) == 0 {
+		return nil
+	}
+	out := &wire.ApprovalForm{Fields: []wire.ApprovalField{}, Schema: schema}
+	f, err := form.Parse(schema)
+	if err != nil { // it was read when it was asked; whoever approves it is told
+		return out
+	}
+	for _, x := range f.Fields {
+		shown := wire.ApprovalField{
+			Name: x.Name, Title: x.Title, Description: x.Description, Type: string(x.Type), What: x.What(), Required: x.Required, Default: x.Default,
+		}
+		for _, c := range x.Choices {
+			shown.Choices = append(shown.Choices, wire.ApprovalChoice{Value: c.Value, Title: c.Title})
+		}
+		out.Fields = append(out.Fields, shown)
 	}
 	return out
 }

@@ -192,7 +192,7 @@ func (d *Daemon) questionsOf(ctx context.Context, runID string, seen []string) (
 				continue
 			}
 		}
-		out = append(out, wire.DelegateQuestion{ApprovalID: a.ID, Summary: a.Summary})
+		out = append(out, wire.DelegateQuestion{ApprovalID: a.ID, Summary: a.Summary, Form: wireForm(a.Form)})
 	}
 	return out, nil
 }

@@ -87,7 +87,7 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	}
 	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log, Held: d.hold.Held, OnTrouble: d.undelivered})
 	d.approvals = approval.New(d.db, d.vault, d.events, approval.Options{
-		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Logger: d.log,
+		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Hide: d.hide, Logger: d.log,
 		OnAsked: d.askInChat, OnResolved: d.resolved,
 	})
 	d.grants = grant.NewGrants(d.db, d.vault, d.events, d.audit, policy.Assisted)

@@ -97,7 +97,7 @@ func (w *turnWatcher) look(ctx context.Context) (run.Record, bool, error) {
 			continue
 		}
 		w.told[a.ID] = true
-		if err := w.send(wire.TurnApproval{ID: a.ID, Summary: a.Summary, ExpiresAt: a.Expires}); err != nil {
+		if err := w.send(wire.TurnApproval{ID: a.ID, Summary: a.Summary, ExpiresAt: a.Expires, Form: wireForm(a.Form)}); err != nil {
 			return rec, false, err
 		}
 	}
@@ -179,7 +179,7 @@ func (d *Daemon) turnResult(ctx context.Context, rec run.Record) (wire.TurnResul
 			return out, err
 		}
 		if a.State == approval.Pending {
-			out.Approvals = append(out.Approvals, wire.TurnApproval{ID: a.ID, Summary: a.Summary, ExpiresAt: a.Expires})
+			out.Approvals = append(out.Approvals, wire.TurnApproval{ID: a.ID, Summary: a.Summary, ExpiresAt: a.Expires, Form: wireForm(a.Form)})
 		}
 	}
 	return out, nil

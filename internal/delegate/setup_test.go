@@ -440,7 +440,7 @@ func (h *house) question() approval.Approval {
 
 func (h *house) decide(a approval.Approval, d approval.Decision) {
 	h.t.Helper()
-	if _, err := h.approvals.Resolve(h.t.Context(), a.ID, d, "operator", ""); err != nil {
+	if _, err := h.approvals.Resolve(h.t.Context(), a.ID, approval.Reply{Decision: d}, "operator"); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -361,7 +361,7 @@ func (h *house) end(id string) (agent.Answer, []approval.Approval) {
 				h.t.Fatal(err)
 			}
 			for _, a := range list {
-				if _, err := h.approvals.Resolve(ctx, a.ID, h.decision, "operator", ""); err == nil {
+				if _, err := h.approvals.Resolve(ctx, a.ID, approval.Reply{Decision: h.decision}, "operator"); err == nil {
 					asked = append(asked, a)
 				}
 			}

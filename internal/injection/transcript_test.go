@@ -171,7 +171,7 @@ func TestALoopSummarisesOthersMessages(t *testing.T) {
 	if err != nil || len(list) != 1 || !list[0].Detached {
 		t.Fatalf("for review: %+v, %v", list, err)
 	}
-	if _, err := h.approvals.Resolve(t.Context(), list[0].ID, approval.Approve, "operator", ""); err != nil {
+	if _, err := h.approvals.Resolve(t.Context(), list[0].ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	id := agent.CallRun(list[0])
@@ -202,7 +202,7 @@ func TestAnApprovedResultIsNotToldToOthers(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("for review: %+v, %v", list, err)
 	}
-	if _, err := h.approvals.Resolve(t.Context(), list[0].ID, approval.Approve, "operator", ""); err != nil {
+	if _, err := h.approvals.Resolve(t.Context(), list[0].ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 	if rec, err := h.Runs.Wait(t.Context(), agent.CallRun(list[0])); err != nil || rec.State != "completed" {

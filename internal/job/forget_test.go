@@ -66,7 +66,7 @@ func TestJobsAreForgottenLongAfterTheirEndUnlessSomethingOfThemIsOpen(t *testing
 			}
 		}
 		left(asks, fresh, open)
-		if _, err := b.approvals.Resolve(t.Context(), question, approval.Deny, "operator", ""); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), question, approval.Reply{Decision: approval.Deny}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		left(fresh, open)

@@ -282,10 +282,10 @@ func TestACallThatNeedsAPersonAnswersThatItWaits(t *testing.T) {
 		if again := b.got(act.Parked, token, "post", "public", "p"); again.Approval != res.Approval {
 			t.Errorf("it was asked twice: %s, %s", res.Approval, again.Approval)
 		}
-		if _, err := b.approvals.Resolve(t.Context(), res.Approval, approval.Approve, "harness:test", ""); !fault.Is(err, fault.Denied) {
+		if _, err := b.approvals.Resolve(t.Context(), res.Approval, approval.Reply{Decision: approval.Approve}, "harness:test"); !fault.Is(err, fault.Denied) {
 			t.Errorf("the job approved itself: %v", err)
 		}
-		if _, err := b.approvals.Resolve(t.Context(), res.Approval, approval.Approve, "operator", ""); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), res.Approval, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		ended(t, b, token, "public", "p", act.OK)
@@ -293,7 +293,7 @@ func TestACallThatNeedsAPersonAnswersThatItWaits(t *testing.T) {
 			t.Errorf("it was made %d times", n)
 		}
 		no := b.got(act.Parked, token, "post", "b", "q")
-		if _, err := b.approvals.Resolve(t.Context(), no.Approval, approval.Deny, "operator", "not there"); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), no.Approval, approval.Reply{Decision: approval.Deny, Note: "not there"}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		if res := ended(t, b, token, "b", "q", act.Refused); res.Class != fault.Denied {
@@ -356,7 +356,7 @@ func TestACallApprovedAfterItsWaitIsMadeUnderItsOldKeyIfItsJobLives(t *testing.T
 	}
 	approve := func(a approval.Approval) {
 		t.Helper()
-		if _, err := b.approvals.Resolve(t.Context(), a.ID, approval.Approve, "operator", ""); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), a.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 	}

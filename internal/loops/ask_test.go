@@ -101,14 +101,14 @@ func TestAProposalBecomesAnInstructionWhenItIsAccepted(t *testing.T) {
 		if got := h.heard("loop:proposes"); len(got) != 0 {
 			t.Errorf("it was done at once: %q", got)
 		}
-		if _, err := h.apr.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); err != nil {
+		if _, err := h.apr.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		h.until(func() bool { return len(h.heard("loop:proposes")) == 1 })
 		if got := h.heard("loop:proposes")[0]; !strings.Contains(got, "Forget the old notes.") {
 			t.Errorf("%q", got)
 		}
-		if _, err := h.apr.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); !fault.Is(err, fault.Conflict) {
+		if _, err := h.apr.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); !fault.Is(err, fault.Conflict) {
 			t.Errorf("accepted twice: %v", err)
 		}
 	})

@@ -37,7 +37,7 @@ func TestTheRunWaitsForAnAgentAndForAPersonAsARow(t *testing.T) {
 				rec, _, err := h.runs.Get(t.Context(), id)
 				return err == nil && rec.State == run.Waiting && rec.Wait == run.ForApproval
 			})
-			if _, err := h.apr.Resolve(t.Context(), q.ID, approval.Approve, "operator", ""); err != nil {
+			if _, err := h.apr.Resolve(t.Context(), q.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 				t.Fatal(err)
 			}
 			if rec := h.end(id); rec.State != run.Completed || h.did("t.ask") != 1 || len(h.heard("main")) != 1 {

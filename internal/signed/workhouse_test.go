@@ -510,7 +510,7 @@ func (s *site) approve(t testing.TB, id, tool string) {
 	if a.Tool != tool {
 		t.Fatalf("asked about %s", a.Tool)
 	}
-	if _, err := s.apr.Resolve(t.Context(), a.ID, approval.Approve, "operator", ""); err != nil {
+	if _, err := s.apr.Resolve(t.Context(), a.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -103,7 +103,7 @@ func (l life) attend(ctx context.Context, s *site, rec run.Record) error {
 	}
 	list, err := s.apr.List(ctx, approval.Filter{State: approval.Pending})
 	for _, a := range list {
-		if _, err := s.apr.Resolve(ctx, a.ID, approval.Approve, "operator", ""); err != nil {
+		if _, err := s.apr.Resolve(ctx, a.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 			return err
 		}
 	}

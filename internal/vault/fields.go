@@ -59,6 +59,7 @@ const (
 	FileLabel           Field = 29
 	GrantBody           Field = 30 // subject, scope, effect and the rest of a grant
 	LevelBody           Field = 31
+	ApprovalAnswer      Field = 32 // what a person filled in with a yes
 	JobBody             Field = 40 // what a job may do, and the label of what it has seen
 	SenderBody          Field = 41 // who a known sender is, as the channel names them
 	SecretBody          Field = 50 // the value of a secret, where it may be sent and who set it
@@ -143,6 +144,7 @@ var fields = map[Field]fieldInfo{
 	DeadLetterError:     {"dead_letter.error", domainEvent, sealed},
 	ApprovalDetails:     {"approval.details", domainApproval, sealed},
 	ApprovalNote:        {"approval.note", domainApproval, sealed},
+	ApprovalAnswer:      {"approval.answer", domainApproval, sealed},
 	OutboxError:         {"outbox.error", domainTalk, sealed},
 	OutboxRef:           {"outbox.ref", domainTalk, sealed},
 	MemoryLabel:         {"memory.label", domainMemory, sealed},
@@ -224,6 +226,7 @@ var columns = map[Field]string{
 	ApprovalInput:       "approvals.input",
 	ApprovalDetails:     "approvals.details",
 	ApprovalNote:        "approvals.note",
+	ApprovalAnswer:      "approvals.answer",
 	OutboxBody:          "outbox.body",
 	OutboxRef:           "outbox.ref",
 	OutboxError:         "outbox.error",

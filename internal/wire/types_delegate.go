@@ -71,6 +71,8 @@ type DelegateWaitResult struct {
 type DelegateQuestion struct {
 	ApprovalID string `json:"approval_id"`
 	Summary    string `json:"summary"`
+
+	Form *ApprovalForm `json:"form,omitempty"` // what has to be filled in to approve it
 }
 
 // Delegation is a task that was given to a coding agent.

@@ -1,5 +1,7 @@
 package wire
 
+import "encoding/json"
+
 // MessageSendRequest puts a message of the operator into a conversation.
 type MessageSendRequest struct {
 	Conversation string `json:"conversation,omitempty"` // empty: "main"
@@ -61,6 +63,8 @@ type TurnApproval struct {
 	ID        string `json:"id"`         // for approvals.resolve
 	Summary   string `json:"summary"`    // what would be done, in one line
 	ExpiresAt int64  `json:"expires_at"` // Unix µs
+
+	Form *ApprovalForm `json:"form,omitempty"` // what has to be filled in to approve it
 }
 
 // NoteName implements Note.
@@ -105,6 +109,33 @@ type Approval struct {
 	ResolvedAt   int64    `json:"resolved_at,omitempty"`  // Unix µs
 	Resolver     string   `json:"resolver,omitempty"`     // who decided
 	Note         string   `json:"note,omitempty"`         // what they said
+
+	Form   *ApprovalForm   `json:"form,omitempty"`   // what has to be filled in to approve it
+	Answer json.RawMessage `json:"answer,omitempty"` // what was
+}
+
+// ApprovalForm is what a person fills in with a yes. Its texts are others' words, clean.
+type ApprovalForm struct {
+	Fields []ApprovalField `json:"fields"` // in the order in which they are asked
+	Schema json.RawMessage `json:"schema"` // the JSON Schema of the answer, as it was written
+}
+
+// ApprovalField is one thing to fill in.
+type ApprovalField struct {
+	Name        string           `json:"name"` // the key in the answer
+	Title       string           `json:"title,omitempty"`
+	Description string           `json:"description,omitempty"`
+	Type        string           `json:"type"` // text, number, whole, yesno, choices (a list)
+	What        string           `json:"what"` // for a person, such as "a whole number, 1 to 5"
+	Required    bool             `json:"required,omitempty"`
+	Default     json.RawMessage  `json:"default,omitempty"` // what it has if nothing is said
+	Choices     []ApprovalChoice `json:"choices,omitempty"` // what a text or an item of a list can be
+}
+
+// ApprovalChoice is one of the texts a field can have.
+type ApprovalChoice struct {
+	Value string `json:"value"`           // as it is answered
+	Title string `json:"title,omitempty"` // for a person; absent: the value
 }
 
 // ApprovalsListRequest selects approvals, newest first.
@@ -130,6 +161,8 @@ type ApprovalsResolveRequest struct {
 	ID       string `json:"id"`             // whole, or an unambiguous beginning
 	Decision string `json:"decision"`       // Approve or Deny
 	Note     string `json:"note,omitempty"` // told to the turn and recorded
+	// Answer goes with Approve only. It may be left out where no field has to be filled in.
+	Answer json.RawMessage `json:"answer,omitempty"` // what is filled in: an object of the fields of the form
 	// Standing makes the answer hold for later calls that need the same scopes:
 	// "conversation" there, "always" everywhere. Empty: for this call alone.
 	Standing string `json:"standing,omitempty"`

@@ -327,7 +327,7 @@ func (h *house) end(t *testing.T, id string) run.Record {
 			t.Fatal(err)
 		}
 		for _, a := range list {
-			if _, err := h.apr.Resolve(t.Context(), a.ID, approval.Approve, "operator", ""); err != nil {
+			if _, err := h.apr.Resolve(t.Context(), a.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 				t.Log(err)
 			}
 		}

@@ -112,7 +112,7 @@ func (l life) live() error {
 				continue // it stays open: nobody waits for it
 			}
 			h.at("approval")
-			if _, err := h.apr.Resolve(ctx, a.ID, approval.Approve, "operator", ""); err != nil {
+			if _, err := h.apr.Resolve(ctx, a.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 				return err
 			}
 		}

@@ -147,7 +147,7 @@ func TestACallThatWaitsIsAskedForByTheSameCall(t *testing.T) {
 		}
 		b.halt() // the daemon starts anew while it waits
 		b.boot()
-		if _, err := b.approvals.Resolve(t.Context(), waits.Approval, approval.Approve, "operator", ""); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), waits.Approval, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -163,7 +163,7 @@ func TestACallThatWaitsIsAskedForByTheSameCall(t *testing.T) {
 		if fresh.RunID == waits.RunID {
 			t.Error("the answer of an old call is given for a new one")
 		}
-		if _, err := b.approvals.Resolve(t.Context(), fresh.Approval, approval.Deny, "operator", "no"); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), fresh.Approval, approval.Reply{Decision: approval.Deny, Note: "no"}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Runs.Wait(ctx, fresh.RunID); err != nil {
@@ -191,7 +191,7 @@ func TestACallWaitsAsLongAsItsQuestionIsOpen(t *testing.T) {
 		if rec, _, err := b.Runs.Get(t.Context(), waits.RunID); err != nil || rec.State != run.Waiting {
 			t.Errorf("it is %s, %v", rec.State, err)
 		}
-		if _, err := b.approvals.Resolve(t.Context(), waits.Approval, approval.Approve, "operator", ""); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), waits.Approval, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Runs.Wait(t.Context(), waits.RunID); err != nil {
