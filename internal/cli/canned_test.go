@@ -106,7 +106,7 @@ func (d *fakeDaemon) mux() *ipc.Mux {
 	cannedUndo(m)
 	cannedProcesses(m)
 	cannedServers(m)
-	cannedAgents(m)
+	d.cannedAgents(m)
 	cannedVault(m)
 	cannedBackup(m)
 	cannedSecrets(m)

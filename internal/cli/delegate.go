@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
+	"github.com/ombud-run/ombud/internal/id"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -92,7 +94,7 @@ func (a *app) delegate(ctx context.Context, g delegating, args []string) error {
 		}
 		return a.show("delegate-plan/1", plan, func(p *page) { planPage(p, plan) })
 	}
-	got, err := a.client.DelegateStart(ctx, req)
+	got, err := a.delegateStart(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -104,6 +106,22 @@ func (a *app) delegate(ctx context.Context, g delegating, args []string) error {
 	}
 	a.note("%s works on it as %s", oneLine(got.Route), got.RunID)
 	return a.delegateWait(ctx, got.RunID)
+}
+
+// delegateStart gives a task. Its key makes it one task however often it has to be sent:
+// when the daemon is lost before it answered, another one is found or started and asked.
+func (a *app) delegateStart(ctx context.Context, req wire.DelegateRequest) (got wire.DelegateResult, err error) {
+	req.Key = id.New("cli")
+	taken := false // perhaps: it went out and nothing came back
+	err = a.persist(ctx, func() (err error) {
+		got, err = a.client.DelegateStart(ctx, req)
+		taken = taken || isLost(err) && !errors.Is(err, wire.ErrNoDaemon)
+		return err
+	})
+	if err != nil && taken {
+		err = fault.New(fault.ClassOf(err), "%w; whether the task was begun is not known", err).WithHint("look at ombud delegate list before you give it again")
+	}
+	return got, err
 }
 
 // delegateWait shows what a delegation asks, and in the end what it came to.
@@ -163,20 +181,31 @@ func (a *app) delegateEnd(ctx context.Context, run string) error {
 
 // delegationError is how a delegation that did not complete ends a command.
 func delegationError(res wire.DelegateShowResult) error {
+	who, why, class := res.Delegation.Harness, oneLine(res.Error), fault.Class(res.ErrorClass)
+	if why == "" {
+		why = "it did not say why"
+	}
 	hint := "ombud explain " + res.Delegation.RunID
-	switch o := res.Delegation.Outcome; o {
+	switch res.Delegation.Outcome {
 	case "completed":
 		return nil
 	case "cancelled":
 		return fault.New(fault.Cancelled, "the task was cancelled").WithHint("%s", hint)
 	case "killed":
-		return fault.New(fault.Timeout, "%s was ended: %s", res.Delegation.Harness, oneLine(res.Error)).WithHint("%s", hint)
+		return fault.New(fault.Timeout, "%s was ended: %s", who, why).WithHint("%s", hint)
 	case "auth":
-		return fault.New(fault.Unavailable, "%s is not let in by its API: %s", res.Delegation.Harness, oneLine(res.Error)).
-			WithHint("check its key or login: ombud harness probe %s", res.Delegation.Harness)
-	default:
-		return fault.New(fault.Unavailable, "%s did not complete the task (%s): %s", res.Delegation.Harness, o, oneLine(res.Error)).WithHint("%s", hint)
+		return fault.New(fault.Unavailable, "%s is not let in by its API: %s", who, why).WithHint("check its key or login: ombud harness probe %s", who)
+	case "limit":
+		return fault.New(fault.Denied, "%s stopped at a limit: %s", who, why).WithHint("raise it (delegate.usd, budget), and go on: ombud delegate --session %s", res.Delegation.SessionID)
+	case "denied":
+		return fault.New(fault.Denied, "%s was refused: %s", who, why).WithHint("%s", hint)
+	case "unavailable":
+		return fault.New(fault.Unavailable, "%s did not complete the task: %s", who, why).WithHint("go on later: ombud delegate --session %s", res.Delegation.SessionID)
 	}
+	if class == "" {
+		class = fault.Unavailable
+	}
+	return fault.New(class, "%s did not complete the task: %s", who, why).WithHint("%s", hint)
 }
 
 func (a *app) delegateListCmd() *cobra.Command {

@@ -50,7 +50,7 @@ func delegationPage(p *page, res wire.DelegateShowResult, whole bool) {
 	}
 	p.field("run", x.RunID+" by "+routeOf(x)+" ("+oneLine(x.Why)+")")
 	p.field("outcome", p.outcome(outcomeOf(x)))
-	if res.Error != "" {
+	if whole && res.Error != "" { // else the command ends with it
 		p.field("error", oneLine(res.Error))
 	}
 	if x.EndedAt > 0 {

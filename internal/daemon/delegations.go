@@ -83,21 +83,27 @@ func (d *Daemon) delegateStart(ctx context.Context, req wire.DelegateRequest) (w
 	if err := d.hold.Refuse(); err != nil {
 		return wire.DelegateResult{}, err
 	}
-	if _, err := d.delegations.Plan(ctx, order(req)); err != nil {
+	o := order(req)
+	got, known, err := d.delegations.Begun(ctx, o, req.Key)
+	if err != nil || known {
+		return startedAs(got, known), err
+	}
+	if _, err := d.delegations.Plan(ctx, o); err != nil {
 		return wire.DelegateResult{}, err // before anything is begun
 	}
-	var got delegate.Started
-	err := d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err = d.db.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		conv, err := d.agents.OpenTx(ctx, tx, agent.Local(mainConversation), agent.Default, mainConversation)
 		if err != nil {
 			return err
 		}
-		o := order(req)
-		o.Conversation = conv.ID // where its questions are put
-		got, err = d.delegations.StartTx(ctx, tx, o, "")
+		got, known, err = d.delegations.StartOnceTx(ctx, tx, o, conv.ID, req.Key)
 		return err
 	})
-	return wire.DelegateResult{RunID: got.Run, SessionID: got.Session, Route: got.Route.String(), Why: got.Why}, err
+	return startedAs(got, known), err
+}
+
+func startedAs(got delegate.Started, known bool) wire.DelegateResult {
+	return wire.DelegateResult{RunID: got.Run, SessionID: got.Session, Route: got.Route.String(), Why: got.Why, Duplicate: known}
 }
 
 func (d *Daemon) delegatePlan(ctx context.Context, req wire.DelegateRequest) (out wire.DelegatePlanResult, err error) {
@@ -231,6 +237,9 @@ func (d *Daemon) delegateShow(ctx context.Context, req wire.DelegateShowRequest)
 		return out, fault.New(fault.Verification, "input of %s: %w", id, err)
 	}
 	out.Delegation, out.Task, out.Error = wireDelegation(x), task.Prompt, rec.Error
+	if rec.State == run.Failed {
+		out.ErrorClass = string(rec.ErrorClass)
+	}
 	if rec.State == run.Completed {
 		var rep delegate.Report
 		if err := json.Unmarshal(rec.Result, &rep); err != nil {

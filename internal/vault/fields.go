@@ -109,6 +109,7 @@ const (
 	LoopNoteGroup   Field = 136 // subject + group of short memory
 	LoopNoteEntry   Field = 137 // subject + group + key
 	MCPCallKey      Field = 139 // client + the key it gave its call
+	DelegationKey   Field = 141 // that a client gave its task
 	HookKey         Field = 135 // route + the sender's id of a call, or what it sent
 )
 
@@ -192,6 +193,7 @@ var fields = map[Field]fieldInfo{
 	FilePath:        {"file_label.path", domainRun, blind},
 	GrantScope:      {"grant.scope", domainGrant, blind},
 	MCPCallKey:      {"mcp_call.key", domainGrant, blind},
+	DelegationKey:   {"delegation.key", domainRun, blind},
 	JobCallKey:      {"job_call.key", domainGrant, blind},
 	SenderKey:       {"sender.key", domainGrant, blind},
 	CheckpointRepo:  {"checkpoint.repository", domainRun, blind},

@@ -14,14 +14,16 @@ type DelegateRequest struct {
 	Tools      []string `json:"tools,omitempty"`      // of ombud, names or name.*
 	Checks     []string `json:"checks,omitempty"`     // commands that are run where it wrote, afterwards
 	Allow      string   `json:"allow,omitempty"`      // what it may do without asking: "edits" or "all"
+	Key        string   `json:"key,omitempty"`        // the same key is the same task, however often it is sent; empty: each is new
 }
 
 // DelegateResult answers delegate.start.
 type DelegateResult struct {
 	RunID     string `json:"run_id"`
 	SessionID string `json:"session_id"`
-	Route     string `json:"route"` // harness or harness/model
-	Why       string `json:"why"`   // that route
+	Route     string `json:"route"`               // harness or harness/model
+	Why       string `json:"why"`                 // that route
+	Duplicate bool   `json:"duplicate,omitempty"` // the key was known: the ids are those of the first time
 }
 
 // DelegatePlanResult answers delegate.plan. Money is micro-USD.
@@ -115,6 +117,7 @@ type DelegateShowResult struct {
 	Task        string               `json:"task"`
 	Answer      string               `json:"answer,omitempty"` // what it said last
 	Error       string               `json:"error,omitempty"`
+	ErrorClass  string               `json:"error_class,omitempty"` // of an error that was not the program's
 	Tools       []DelegateTool       `json:"tools,omitempty"`       // the program's own that it used
 	Permissions []DelegatePermission `json:"permissions,omitempty"` // that it asked for
 	Worktree    string               `json:"worktree,omitempty"`
