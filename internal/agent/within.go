@@ -100,6 +100,7 @@ type Question struct {
 	Role      string // of the model: "main" or "summary"
 	System    string
 	Prompt    string
+	Messages  []model.Message // in the place of Prompt
 	MaxTokens int
 }
 
@@ -107,28 +108,36 @@ type Question struct {
 // fallback as a turn. Over its budget it is Denied; where no model has the role it is
 // Unavailable.
 func (a *Agents) Answer(ctx context.Context, r *run.Run, q Question) (string, error) {
+	resp, err := a.Respond(ctx, r, q)
+	return resp.Text, err
+}
+
+// Respond is Answer with all that is known of the answer.
+func (a *Agents) Respond(ctx context.Context, r *run.Run, q Question) (resp model.Response, err error) {
 	m := a.Models.For(q.Role)
 	if m.Provider == nil {
-		return "", fault.New(fault.Unavailable, "no model that can answer by itself is configured").
+		return resp, fault.New(fault.Unavailable, "no model that can answer by itself is configured").
 			WithHint("ombud secret set NAME and models.main, or run an Ollama")
 	}
 	if q.Agent == "" {
 		q.Agent = Default
 	}
-	req := model.Request{System: q.System, MaxTokens: q.MaxTokens, Model: m.Name, Messages: []model.Message{model.Text(model.User, q.Prompt)}}
+	if q.Messages == nil {
+		q.Messages = []model.Message{model.Text(model.User, q.Prompt)}
+	}
+	req := model.Request{System: q.System, MaxTokens: q.MaxTokens, Model: m.Name, Messages: q.Messages}
 	out, err := asking{a, r, q.Agent}.ask(ctx, q.Step, m, req, nil)
 	if err == nil {
 		err = out.Err
 	}
 	if err != nil {
-		return "", err
+		return resp, err
 	}
-	var resp model.Response
 	if err := json.Unmarshal(out.Result, &resp); err != nil {
-		return "", fault.New(fault.Verification, "the recorded answer of a model: %w", err)
+		return resp, fault.New(fault.Verification, "the recorded answer of a model: %w", err)
 	}
 	if resp.Text == "" && resp.Stop == model.StopRefusal {
-		return "", fault.New(fault.Denied, "the model declined to answer")
+		return resp, fault.New(fault.Denied, "the model declined to answer")
 	}
-	return resp.Text, nil
+	return resp, nil
 }

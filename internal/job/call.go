@@ -39,6 +39,9 @@ type Request struct {
 	// Within lets the job call a tool that is for what ombud does by itself. Whoever holds
 	// the token alone cannot set it.
 	Within bool
+	// Patient lets the call wait for a person as long as its question is open. Such a question
+	// does not outlive its job.
+	Patient bool
 }
 
 // Answer is what became of a call.
@@ -54,6 +57,7 @@ type callInput struct {
 	Tool     string          `json:"tool,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
 	Within   bool            `json:"within,omitempty"`
+	Patient  bool            `json:"patient,omitempty"`
 	Approval string          `json:"approval,omitempty"` // given after the run that asked had ended
 }
 
@@ -116,7 +120,7 @@ func (j *Jobs) begin(ctx context.Context, tx *db.Tx, req Request) (Answer, error
 	}
 	ans.Run, err = j.Runs.StartTx(ctx, tx, run.Spec{
 		Kind: CallKind, Name: req.Tool, Definition: "jobcall.v1", Key: parent.Key, Width: parent.Width, Parent: parent.ID,
-		Cause: parent.Cause, Actor: job.Subject, Input: callInput{Job: job.ID, Tool: req.Tool, Input: req.Input, Within: req.Within},
+		Cause: parent.Cause, Actor: job.Subject, Input: callInput{Job: job.ID, Tool: req.Tool, Input: req.Input, Within: req.Within, Patient: req.Patient},
 	})
 	if err != nil {
 		return Answer{}, err
@@ -209,7 +213,7 @@ func (j *Jobs) handle(ctx context.Context, r *run.Run) ([]byte, error) {
 
 // make makes the call through the one door to all effects.
 func (j *Jobs) make(ctx context.Context, r *run.Run, job Job, auth *act.Authority, in callInput) (act.Result, error) {
-	call := act.Call{Step: callStep, Tool: in.Tool, Input: in.Input, Authority: auth, Label: job.body.Label, Within: in.Within}
+	call := act.Call{Step: callStep, Tool: in.Tool, Input: in.Input, Authority: auth, Label: job.body.Label, Within: in.Within, Patient: in.Patient}
 	if in.Approval == "" {
 		if d, err := j.Tools.Get(in.Tool); err == nil && !in.Within && !job.uses(d.Name) {
 			call.Tool = d.Name + " (not among the tools of this job)"
@@ -238,7 +242,7 @@ func (j *Jobs) jobOf(ctx context.Context, jobID string) (job Job, working bool, 
 // authority is what the job may do now: what it was given, within all that bound
 // its parent when it was issued, within all that binds its parent now.
 func (j *Jobs) authority(ctx context.Context, job Job) (*act.Authority, error) {
-	now, err := j.Parent(ctx, job.body.Parent, job.Conversation, job.body.Tier)
+	now, err := j.holder(ctx, job.body.Outer, job.body.Parent, job.Conversation, job.body.Tier)
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +258,46 @@ func (j *Jobs) authority(ctx context.Context, job Job) (*act.Authority, error) {
 	auth.Bounds = append(auth.Bounds, parent.Inherit()...)
 	auth.Tier = min(job.body.Tier, parent.ChildTier())
 	return auth, nil
+}
+
+// AuthorityOf is what whoever makes the calls of a run may do now: a job, if the run is the
+// call of one, and else subject.
+func (j *Jobs) AuthorityOf(ctx context.Context, runID, subject, conversation string, tier policy.Tier) (*act.Authority, error) {
+	var outer string
+	err := j.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
+		rec, err := j.Runs.RecordIn(ctx, q, runID)
+		if err == nil {
+			outer, err = makerOf(rec)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return j.holder(ctx, outer, subject, conversation, tier)
+}
+
+// makerOf is the job whose call a run is, "" if it is none.
+func makerOf(rec run.Record) (string, error) {
+	if rec.Kind != CallKind {
+		return "", nil
+	}
+	var in callInput
+	if err := json.Unmarshal(rec.Input, &in); err != nil {
+		return "", fault.New(fault.Internal, "input of the call %s: %w", rec.ID, err)
+	}
+	return in.Job, nil
+}
+
+func (j *Jobs) holder(ctx context.Context, outer, subject, conversation string, tier policy.Tier) (*act.Authority, error) {
+	if outer == "" {
+		return j.Parent(ctx, subject, conversation, tier)
+	}
+	job, _, err := j.jobOf(ctx, outer)
+	if err != nil {
+		return nil, err
+	}
+	return j.authority(ctx, job)
 }
 
 // callEnded settles what a call leaves when it ends.

@@ -96,6 +96,7 @@ type Job struct {
 // body is the sealed part of a job.
 type body struct {
 	Parent     string         `json:"parent"`
+	Outer      string         `json:"outer,omitempty"` // the job whose call its run is
 	Agent      string         `json:"agent,omitempty"`
 	Role       string         `json:"role,omitempty"` // of the parent, for people: its layers are in Bounds
 	Tier       policy.Tier    `json:"tier"`
@@ -163,6 +164,9 @@ func (j *Jobs) Issue(ctx context.Context, runID string, s Spec) (job Job, token 
 		rec, err := j.Runs.RecordIn(ctx, tx, runID)
 		if err == nil && rec.State != run.Running {
 			err = fault.New(fault.Conflict, "run %s is %s: it can have no job", runID, rec.State)
+		}
+		if err == nil {
+			job.body.Outer, err = makerOf(rec)
 		}
 		if err != nil {
 			return err
