@@ -11,6 +11,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // instance is what the host keeps of one instance of the module.
@@ -99,7 +101,7 @@ func sleep(ctx context.Context, ns int64) {
 type printer struct {
 	i    *instance
 	name string
-	line []byte // so far, cut
+	line []byte // so far, up to one byte more than is said
 }
 
 const maxLine = 2000
@@ -110,7 +112,7 @@ func (p *printer) Write(b []byte) (int, error) {
 	}
 	for rest := b; len(rest) > 0; {
 		line, after, ends := bytes.Cut(rest, []byte{'\n'})
-		p.line = append(p.line, line[:min(len(line), maxLine-len(p.line))]...)
+		p.line = append(p.line, line[:min(len(line), maxLine+1-len(p.line))]...)
 		if ends {
 			p.flush()
 		}
@@ -135,7 +137,7 @@ func (i *instance) print(by string, b []byte) {
 }
 
 func (i *instance) say(by string, b []byte) {
-	text := strings.ToValidUTF8(string(b[:min(len(b), maxLine)]), "\uFFFD")
+	text := strings.ToValidUTF8(fault.Cut(string(b), maxLine), "\uFFFD")
 	i.host.Log.Info("a loop says", "loop", i.r.manifest.Name, "by", by, "text", strings.TrimRight(text, "\n"))
 }
 

@@ -32,4 +32,14 @@ func TestWhatAModulePrintsIsLoggedByTheLine(t *testing.T) {
 	if said := b.said.take(); !slices.Equal(said, []string{"one line", "two", strings.Repeat("l", maxLine), "last"}) {
 		t.Errorf("it said %q", said)
 	}
+	for _, end := range []string{"é", "€", "😀"} { // no half of it is said
+		text := strings.Repeat("l", maxLine-1) + end
+		if _, err := i.stdout.Write([]byte(text + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		i.print("log", []byte(text))
+		if said := b.said.take(); !slices.Equal(said, []string{text[:maxLine-1], text[:maxLine-1]}) {
+			t.Errorf("it said %q", said)
+		}
+	}
 }

@@ -89,13 +89,13 @@ func (a *Act) keep(ctx context.Context, k *call, src io.ReadCloser, res *Result)
 		return err
 	}
 	res.Blob, res.Size, res.Cut = ref.ID, ref.Size, ref.Cut
-	start, _ := guard.CutText(guard.CleanText(string(head)), MaxText/2)
+	start, _ := guard.CutText(guard.CleanText(guard.Whole(string(head))), MaxText/2)
 	limit := ""
 	if ref.Cut {
 		limit = ", stopped at the tool's limit"
 	}
 	res.Text = fmt.Sprintf("%s\n[… %d bytes in all%s; the whole is kept as %s, read it with result.read …]\n%s",
-		start, ref.Size, limit, ref.ID, guard.CleanText(string(tail.bytes())))
+		start, ref.Size, limit, ref.ID, guard.CleanText(guard.Whole(string(tail.bytes()))))
 	res.Text, _ = guard.CutText(res.Text, MaxText)
 	return nil
 }

@@ -126,7 +126,7 @@ func parsePair(out []byte) (p pair, rest []byte, err error) {
 }
 
 func misread(out []byte) error {
-	return fault.New(fault.Internal, "git diff-tree answered %q", out[:min(len(out), 200)])
+	return fault.New(fault.Internal, "git diff-tree answered %q", fault.Cut(string(out), 200))
 }
 
 // stat is how many lines a change adds and removes.

@@ -6,6 +6,13 @@ import (
 	"unicode/utf8"
 )
 
+func TestWhatIsNoTextIsCutWhereItIsLong(t *testing.T) {
+	t.Parallel()
+	if got := Cut(strings.Repeat("\x80", 9), 6); len(got) != 6 {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestACutTextHasNoHalfCharacter(t *testing.T) {
 	t.Parallel()
 	const text = "aé€😀z"

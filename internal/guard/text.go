@@ -170,6 +170,26 @@ func safeBorder(s string, max int) int {
 
 func plain(c byte) bool { return c >= ' ' && c < 0x7F }
 
+// Whole is a piece that was cut out of a text by its bytes, without the parts of characters
+// at its borders. What is no text keeps its bytes.
+func Whole(piece string) string {
+	for i := 0; i < min(len(piece), utf8.UTFMax); i++ {
+		if utf8.RuneStart(piece[i]) {
+			piece = piece[i:]
+			break
+		}
+	}
+	for i := 1; i < utf8.UTFMax && i <= len(piece); i++ {
+		if last := piece[len(piece)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRuneInString(last) {
+				piece = piece[:len(piece)-i]
+			}
+			break
+		}
+	}
+	return piece
+}
+
 // OneLine is text of others in one clean line of at most max bytes.
 func OneLine(s string, max int) string {
 	s, _ = CutText(strings.Join(strings.Fields(CleanText(s)), " "), max)

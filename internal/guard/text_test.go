@@ -122,3 +122,21 @@ func FuzzCutText(f *testing.F) {
 		}
 	})
 }
+
+func TestAPieceHasNoPartsOfCharacters(t *testing.T) {
+	t.Parallel()
+	const text = "é€😀z€"
+	for from := range len(text) + 1 {
+		for to := from; to <= len(text); to++ {
+			got := Whole(text[from:to])
+			if !utf8.ValidString(got) && to-from >= utf8.UTFMax || !strings.Contains(text[from:to], got) || len(got) < to-from-2*(utf8.UTFMax-1) {
+				t.Errorf("%q of %d to %d", got, from, to)
+			}
+		}
+	}
+	for _, bytes := range []string{"", "\xff\xfe\xfd\xfc\xfb", "a\x80b", "\x80\x80\x80\x80\x80"} {
+		if got := Whole(bytes); got != bytes {
+			t.Errorf("%q became %q", bytes, got)
+		}
+	}
+}

@@ -70,7 +70,7 @@ var table = []baseInfo{
 	{"file_watch.list", KindNone, reads}, {"file_watch.create", KindPath, 0}, {"file_watch.delete", KindPath, 0},
 	{"skills.list", KindNone, reads}, {"skills.invoke", KindName, reads},
 	{"skills.propose", KindName, 0}, {"skills.write", KindName, 0},
-	{"mcp.call", KindName, 0},
+	{"mcp.call", KindName, 0}, {"mcp.ask", KindName, 0},
 	{"tool", KindName, 0}, {"run", KindName, 0}, {"hub", KindName, 0},
 	{"loop", KindName, 0}, {"harness", KindName, 0},
 	{"spend", KindAmount, 0},
@@ -182,7 +182,7 @@ func distance(a, b string) int {
 func clip(s string) string {
 	const most = 60
 	if len(s) > most {
-		return s[:most] + "…"
+		return fault.Cut(s, most) + "…"
 	}
 	return s
 }

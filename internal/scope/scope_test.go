@@ -3,6 +3,7 @@ package scope
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/fault"
 )
@@ -276,6 +277,16 @@ func BenchmarkCoversPath(b *testing.B) {
 	for b.Loop() {
 		if !held.Covers(need) {
 			b.Fatal("not covered")
+		}
+	}
+}
+
+func TestWhatIsShownOfAScopeIsWholeCharacters(t *testing.T) {
+	t.Parallel()
+	for lead := range 4 {
+		_, err := Parse(strings.Repeat("a", lead) + strings.Repeat("é€", 40) + ":x")
+		if err == nil || strings.Contains(err.Error(), `\x`) || !utf8.ValidString(err.Error()) {
+			t.Errorf("%v", err)
 		}
 	}
 }

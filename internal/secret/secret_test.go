@@ -473,3 +473,13 @@ func TestTwoSettersAtATime(t *testing.T) {
 		}
 	})
 }
+
+func TestAHostThatIsRefusedIsShownInWholeCharacters(t *testing.T) {
+	t.Parallel()
+	for lead := range 4 {
+		_, err := checkHosts([]string{strings.Repeat("a", lead) + strings.Repeat("é€", 40)})
+		if err == nil || strings.Contains(err.Error(), `\x`) {
+			t.Errorf("%v", err)
+		}
+	}
+}

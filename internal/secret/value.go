@@ -90,7 +90,7 @@ func checkHosts(hosts []string) ([]string, error) {
 		host, port, has := cutPort(h)
 		_, err := netip.ParseAddr(host)
 		if len(h) > 260 || err != nil && !hostForm.MatchString(host) || has && !portForm.MatchString(port) {
-			return nil, fault.New(fault.Invalid, "%q is not a host such as api.example.com, *.example.com or localhost:8080", cut(h)).
+			return nil, fault.New(fault.Invalid, "%q is not a host such as api.example.com, *.example.com or localhost:8080", fault.Cut(h, 80)).
 				WithHint("in small letters, without https:// and without a path")
 		}
 		if !slices.Contains(out, h) {
@@ -99,8 +99,6 @@ func checkHosts(hosts []string) ([]string, error) {
 	}
 	return out, nil
 }
-
-func cut(s string) string { return s[:min(len(s), 80)] }
 
 // String hides the value.
 func (v Value) String() string { return hidden }

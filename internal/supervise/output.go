@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 )
 
@@ -63,7 +64,9 @@ func (o *Output) Write(p []byte) (int, error) {
 		if room := 4*LineLength - len(o.rest); !o.cut && room > 0 {
 			o.rest = append(o.rest, piece[:min(room, len(piece))]...)
 		}
-		o.cut = len(o.rest) >= 4*LineLength
+		if !o.cut && len(o.rest) == 4*LineLength {
+			o.cut, o.rest = true, append(o.rest[:0], guard.Whole(string(o.rest))...)
+		}
 		if end < 0 {
 			break
 		}
@@ -77,7 +80,7 @@ func (o *Output) Write(p []byte) (int, error) {
 func (o *Output) Say(from, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.emit(guard.OneLine(from, 10), text[:min(len(text), 4*LineLength)])
+	o.emit(guard.OneLine(from, 10), fault.Cut(text, 4*LineLength))
 }
 
 // Flush says what is left when the program is gone.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
@@ -127,6 +128,36 @@ func TestATailIsTheEnd(t *testing.T) {
 		}
 		if tail.String() != "defgh" {
 			t.Errorf("%q leave %q", pieces, tail)
+		}
+	}
+}
+
+// half is what a character that was cut in two is shown as.
+func half(text string) bool { return strings.Contains(text, `\x`) || !utf8.ValidString(text) }
+
+func TestNoHalfCharacterIsKeptOrSaid(t *testing.T) {
+	t.Parallel()
+	for lead := range utf8.UTFMax {
+		// What is hidden makes a line short again, so that its end is seen.
+		long := strings.Repeat("s", lead) + strings.Repeat("😀", 2*LineLength)
+		o := NewOutput(slog.New(slog.DiscardHandler), Config{What: "a program", Keep: 3, Burst: 1, Every: time.Second, Now: time.Now,
+			Redact: func(s string) string { return strings.ReplaceAll(s, "😀", "") }})
+		fmt.Fprintf(o, "%s", long[:4*LineLength-5])
+		fmt.Fprintf(o, "%s\n", long[4*LineLength-5:])
+		o.Say("notice", long)
+		for _, line := range o.Last(3) {
+			if half(line.Text) {
+				t.Errorf("kept is %q", line.Text)
+			}
+		}
+		tail := &Tail{Most: 21 + lead}
+		for _, b := range []byte(long) {
+			if _, err := tail.Write([]byte{b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if half(tail.String()) {
+			t.Errorf("the tail is %q", tail)
 		}
 	}
 }

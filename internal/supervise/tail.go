@@ -1,6 +1,10 @@
 package supervise
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/ombud-run/ombud/internal/guard"
+)
 
 // Tail keeps the end of what is written to it, at most so many bytes. It is safe for
 // concurrent use, and never fails.
@@ -22,9 +26,9 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept, as it was written.
+// String is what is kept, as it was written, without half a character at its borders.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return string(t.end)
+	return guard.Whole(string(t.end))
 }

@@ -164,7 +164,7 @@ func (p *Provider) fail(ctx context.Context, exchange *model.Exchange, err error
 	}
 	if e, ok := errors.AsType[*sdk.RequestError](err); ok {
 		body := exchange.Hide(string(e.Body)) // before it is cut, which could leave half a key
-		out.Message = strings.TrimSpace(guard.CleanText(body[:min(len(body), 200)]))
+		out.Message = strings.TrimSpace(guard.Lines(body, 200))
 		return model.Classify(out, p.cfg.KeyHint)
 	}
 	switch exchange.Status {

@@ -2,9 +2,12 @@ package openai
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	sdk "github.com/sashabaranov/go-openai"
 	"go.uber.org/goleak"
@@ -187,4 +190,20 @@ func FuzzCalls(f *testing.F) {
 			seen[c.ID] = true
 		}
 	})
+}
+
+func TestAnAnswerThatIsNoneIsToldInWholeCharacters(t *testing.T) {
+	t.Parallel()
+	for lead := range 4 {
+		said := strings.Repeat("a", lead) + strings.Repeat("😀", 100)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = w.Write([]byte(said))
+		}))
+		_, err := with(t, Config{Key: modeltest.Key, BaseURL: s.URL + "/v1", Model: "test-model"}).Generate(t.Context(), ask(), nil)
+		s.Close()
+		if err == nil || !strings.Contains(err.Error(), "😀😀") || strings.Contains(err.Error(), `\x`) || strings.ContainsRune(err.Error(), utf8.RuneError) {
+			t.Errorf("%v", err)
+		}
+	}
 }

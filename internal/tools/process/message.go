@@ -147,7 +147,7 @@ const maxExcerpt = 80
 
 // excerpt shows the start of what a process wrote.
 func excerpt(b []byte) string {
-	return guard.OneLine(string(b[:min(len(b), 4*maxExcerpt)]), maxExcerpt)
+	return guard.OneLine(fault.Cut(string(b), 4*maxExcerpt), maxExcerpt)
 }
 
 // compact is a JSON value as short as it gets.

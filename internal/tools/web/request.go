@@ -162,7 +162,7 @@ func (w *Web) request(ctx context.Context, inv tool.Invocation, in requestInput)
 
 func (t *trip) answered(resp *http.Response, body []byte) (tool.Output, error) {
 	out := answer{Status: resp.StatusCode, URL: resp.Request.URL.String(), Cut: len(body) > maxBytes}
-	out.Body = strings.ToValidUTF8(string(body[:min(len(body), maxBytes)]), "\uFFFD")
+	out.Body = strings.ToValidUTF8(fault.Cut(string(body), maxBytes), "\uFFFD")
 	if t.refused != nil {
 		out.To = t.refused.String()
 	}

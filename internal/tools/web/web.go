@@ -274,7 +274,9 @@ func (t *trip) text(resp *http.Response, body []byte, limit int) string {
 		return b.String()
 	}
 	cutShort := len(body) > limit
-	body = body[:min(limit, len(body))]
+	if cutShort {
+		body = []byte(fault.Cut(string(body), limit))
+	}
 	text, ok := readable(resp, body, limit)
 	if !ok {
 		fmt.Fprintf(&b, "[%s, %s: not text, not shown]\n", tool.Show(kindOf(resp, body)), size(resp, body, cutShort))

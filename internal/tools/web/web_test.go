@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -128,6 +129,19 @@ func TestBodiesAreDecodedShownOrNamed(t *testing.T) {
 		got := b.text(b.page(c.kind, c.body), 0)
 		if _, body, _ := strings.Cut(got, "\n"); strings.TrimPrefix(body, "\n") != c.want {
 			t.Errorf("%s gives %q, want %q", c.kind, got, c.want)
+		}
+	}
+}
+
+func TestAPageIsCutBetweenCharacters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, kind := range []string{"text/plain", "text/html; charset=utf-8"} {
+		url := b.page(kind, strings.Repeat("😀é", 400))
+		for limit := 1024; limit < 1030; limit++ {
+			if got := b.text(url, limit); !utf8.ValidString(got) || strings.ContainsRune(got, utf8.RuneError) || !strings.Contains(got, "the page goes on") {
+				t.Errorf("%s up to %d: %q", kind, limit, got)
+			}
 		}
 	}
 }
