@@ -93,7 +93,9 @@ type call struct {
 	to      policy.Destination
 	decided policy.Decision
 	permit  *policy.Input
-	apr     string // the approval the call needed, if it did
+	apr     string          // the approval the call needed, if it did
+	form    json.RawMessage // what a person has to fill in with it; nil: nothing
+	said    json.RawMessage // what they did
 }
 
 // Call makes one call as a step of r and returns what it came to. If the step is
@@ -131,11 +133,14 @@ func (a *Act) resume(ctx context.Context, k *call, s run.Step, err error) (Resul
 			return Result{}, e
 		}
 		for _, apr := range spent {
-			k.apr = apr.ID
+			k.approvedBy(apr)
 			if !bytes.Equal(apr.CallHash, k.hash) {
 				err = errChanged
 			}
 		}
+	}
+	if err == nil && k.unanswered() {
+		err = errChanged
 	}
 	if err != nil {
 		return a.lost(ctx, k, err)
@@ -193,6 +198,7 @@ func (a *Act) judge(k *call) policy.Decision {
 			Effect: policy.Ask, Code: "review", Layer: "call", Text: "it is proposed to you",
 		}}}
 	}
+	d = k.withForm(d)
 	d.Park = (d.Park || k.Review) && !k.Patient
 	return d
 }
@@ -250,6 +256,9 @@ func (a *Act) prepare(r *run.Run, c Call, begun bool) (*call, error) {
 	k.summary = def.Summary(k.input)
 	k.final = def.Irreversible && (def.Undoable == nil || !def.Undoable(k.input))
 	k.to = k.destination()
+	if err := k.takeForm(); err != nil {
+		return k, err
+	}
 	k.hash = k.bind(r.ID(), c.Step)
 	return k, nil
 }
@@ -258,6 +267,7 @@ func (a *Act) prepare(r *run.Run, c Call, begun bool) (*call, error) {
 // what it was: nobody can tell what became of it.
 func (a *Act) lost(ctx context.Context, k *call, cause error) (Result, error) {
 	k.def.Repeat, k.def.Kind, k.def.ReadOnly = tool.AtMostOnce, tool.Effect, false
+	k.form = nil // nothing is made of it
 	res, err := a.execute(ctx, k, false)
 	if err == nil {
 		a.Logger.Warn("an interrupted call cannot be resumed", "tool", k.Tool, "run", k.run.ID(), "error", cause)
@@ -278,7 +288,7 @@ func (a *Act) callApproved(ctx context.Context, r *run.Run, c Call, apr approval
 	}
 	c.Label = label.Join(c.Label, apr.Label)
 	k, err := a.prepare(r, c, begun)
-	k.apr = apr.ID
+	k.approvedBy(apr)
 	if err == nil && !bytes.Equal(k.bind(apr.Run, apr.Step), apr.CallHash) {
 		err = errChanged
 	}
@@ -306,6 +316,9 @@ func (k *call) bind(runID, step string) []byte {
 	// What the person was shown: the same input is another file where the workspace is another.
 	scopes := scopeTexts(k.scopes)
 	slices.Sort(scopes)
+	if k.form != nil { // and what they were asked to fill in, were the tool to ask something else one day
+		parts = append(parts, string(k.form))
+	}
 	for _, part := range append(parts, scopes...) {
 		var n [8]byte
 		for i := range n {
@@ -362,7 +375,7 @@ func (a *Act) ask(ctx context.Context, k *call) (Result, error) {
 	}
 	switch apr.State {
 	case approval.Approved:
-		k.apr = apr.ID
+		k.approvedBy(apr)
 		return a.execute(ctx, k, true)
 	case approval.Pending:
 		return a.leave(ctx, k, apr)

@@ -5,7 +5,8 @@
 //  2. validate the input by the tool's schema; all problems are told at once
 //  3. derive from the input the scopes the call needs
 //  4. let policy decide, once: allow, ask or deny
-//  5. ask: an approval bound to exactly this call, and the run waits for it
+//  5. ask: an approval bound to exactly this call, and the run waits for it; a call with
+//     a form asks though policy allows it, and is made with what a person filled in
 //  6. reserve budget; keep the files the call may change, where they can be kept
 //  7. commit the intent with its audit entry
 //  8. execute under a hard timeout and an output bound

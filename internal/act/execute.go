@@ -24,6 +24,8 @@ func (e approvalGone) Unwrap() error { return e.error }
 // up the approval k.apr.
 func (a *Act) execute(ctx context.Context, k *call, approved bool) (res Result, err error) {
 	switch {
+	case k.unanswered():
+		return a.refuse(ctx, k, fault.New(fault.Internal, "%s cannot be called without what a person fills in", k.Tool))
 	case k.def.Kind == tool.Local:
 		res, err = a.executeLocal(ctx, k, approved)
 	case a.Abandoned() >= maxAbandoned && !k.def.ReadOnly:
@@ -262,7 +264,7 @@ func (a *Act) invocation(k *call, tx *db.Tx) tool.Invocation {
 	return tool.Invocation{
 		Run: k.run.ID(), Step: k.Step, Conversation: k.Authority.Conversation, Readers: k.Authority.Readers, Subject: k.Authority.Subject,
 		Key: k.run.ID() + "/" + k.Step, Input: k.input, Label: k.Label, Digest: k.digest, Tx: tx, Permit: a.permitter(k), Judge: a.judging(k),
-		Unattended: k.Authority.Unattended, Tier: k.Authority.Tier,
+		Unattended: k.Authority.Unattended, Tier: k.Authority.Tier, Said: k.said,
 	}
 }
 

@@ -28,7 +28,7 @@ func (a *Act) allowed(ctx context.Context, k *call) (Result, error) {
 	case found && apr.State == approval.Denied:
 		return a.denied(ctx, k, apr)
 	case found && apr.State == approval.Approved:
-		k.apr = apr.ID
+		k.approvedBy(apr)
 		return a.execute(ctx, k, true)
 	}
 	return a.execute(ctx, k, false)
@@ -77,6 +77,6 @@ func (a *Act) question(k *call) approval.Ask {
 	return approval.Ask{
 		ID: a.Approvals.NewID(), Run: k.run.ID(), Step: k.Step, Subject: k.Authority.Subject, Tool: k.Tool, ToolDigest: k.digest,
 		Summary: k.summary, Conversation: k.Authority.Conversation, CallHash: k.hash, Input: k.input,
-		Scopes: scopeTexts(k.scopes), Reasons: reasonTexts(k.decided.Reasons), Label: k.Label,
+		Scopes: scopeTexts(k.scopes), Reasons: reasonTexts(k.decided.Reasons), Label: k.Label, Form: k.form,
 	}
 }

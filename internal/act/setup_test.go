@@ -51,6 +51,7 @@ type bench struct {
 	blobs     *blob.Store
 	kinds     *run.Kinds
 	act       *Act
+	tune      func(*Authority) // changes what the calls are made with; nil: nothing
 	*run.Engine
 
 	mu      sync.Mutex
@@ -173,6 +174,9 @@ func (b *bench) handle(ctx context.Context, r *run.Run) ([]byte, error) {
 	}
 	for i, c := range p.Calls {
 		c := Call{Step: c.Step, Tool: c.Tool, Input: json.RawMessage(c.Input), Authority: b.authority()}
+		if b.tune != nil {
+			b.tune(c.Authority)
+		}
 		var res Result
 		var err error
 		if p.Approved != "" && i == 0 {

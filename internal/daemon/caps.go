@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ombud-run/ombud/internal/agent"
+	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/audit"
 	"github.com/ombud-run/ombud/internal/db"
@@ -275,7 +276,8 @@ func (d *Daemon) capsWhy(ctx context.Context, req wire.CapsWhyRequest) (out wire
 		}
 	}
 	out.Subject = req.Subject
-	if err := d.aboutCall(&in, req, &out); err != nil {
+	formed, err := d.aboutCall(&in, req, &out)
+	if err != nil {
 		return out, err
 	}
 	inForce, err := d.grants.InForce(ctx, req.Subject, conversation)
@@ -283,6 +285,9 @@ func (d *Daemon) capsWhy(ctx context.Context, req wire.CapsWhyRequest) (out wire
 		return out, err
 	}
 	decision := policy.Explain(&in)
+	if formed && decision.Effect == policy.Allow {
+		decision.Effect, decision.Reasons = policy.Ask, append(decision.Reasons, act.Formed())
+	}
 	out.Decision, out.Park = decision.Effect.String(), decision.Park
 	for _, r := range decision.Reasons {
 		out.Reasons = append(out.Reasons, wireReason(r, inForce))
@@ -294,43 +299,44 @@ func (d *Daemon) capsWhy(ctx context.Context, req wire.CapsWhyRequest) (out wire
 }
 
 // aboutCall says what the call is that is asked about: a scope alone, or a tool
-// with an input.
-func (d *Daemon) aboutCall(in *policy.Input, req wire.CapsWhyRequest, out *wire.CapsWhyResult) error {
+// with an input; and whether a person has to fill something in for it.
+func (d *Daemon) aboutCall(in *policy.Input, req wire.CapsWhyRequest, out *wire.CapsWhyResult) (formed bool, err error) {
 	switch {
 	case req.Tool == "" && req.Scope == "":
-		return fault.New(fault.Invalid, "a scope or a tool is needed")
+		return false, fault.New(fault.Invalid, "a scope or a tool is needed")
 	case req.Tool != "" && req.Scope != "":
-		return fault.New(fault.Invalid, "either a scope or a tool")
+		return false, fault.New(fault.Invalid, "either a scope or a tool")
 	case req.Tool == "":
 		s, err := scope.ParseRule(req.Scope)
 		if err != nil {
-			return err
+			return false, err
 		}
 		in.Scopes, in.Tool = []scope.Scope{s}, policy.ToolFacts{Name: "a tool"}
 	default:
 		def, err := d.tools.Get(req.Tool)
 		if err != nil {
-			return err
+			return false, err
 		}
 		input := req.Input
 		if input == nil {
 			input = json.RawMessage("{}")
 		}
 		if err := d.tools.Validate(def.Name, input); err != nil {
-			return err
+			return false, err
 		}
 		if input, err = tool.Canonical(input); err != nil {
-			return err
+			return false, err
 		}
 		if in.Scopes, err = def.Scopes(input); err != nil {
-			return err
+			return false, err
 		}
 		in.Tool, out.Summary = policy.ToolFacts{Name: def.Name, Irreversible: def.Irreversible}, def.Summary(input)
+		formed = def.Form != nil && def.Form(input) != nil
 	}
 	for _, s := range in.Scopes {
 		out.Scopes = append(out.Scopes, s.String())
 	}
-	return nil
+	return formed, nil
 }
 
 // wireReason shows a reason, with the stored grant its rule comes from.
