@@ -68,14 +68,16 @@ func (d *Daemon) openConfine(cfg config.Config) error {
 	if err != nil {
 		return err
 	}
-	agents, err := harnessEgress(cfg)
+	agents, err := harnessesReach(cfg)
 	if err != nil {
 		return err
 	}
 	options.Proxy = func(ln net.Listener, o confine.Owner) (stop func()) {
 		may := egress
-		if name, is := strings.CutPrefix(o.Subject, "harness:"); is && agents[name] != nil {
-			may = agents[name]
+		if name, is := strings.CutPrefix(o.Subject, "harness:"); is {
+			if r, is := agents[name]; is {
+				may = d.agentEgress(r, o.Run)
+			}
 		}
 		return guard.NewProxy(guard.ProxyConfig{Egress: may, OnRefused: func(target string, _ error) {
 			d.denied(confine.Denial{Owner: o, What: "connect", Target: target, Count: 1})
@@ -83,6 +85,19 @@ func (d *Daemon) openConfine(cfg config.Config) error {
 	}
 	c.launcher, err = confine.New(options)
 	return err
+}
+
+// agentEgress is what a coding agent may reach in a run.
+func (d *Daemon) agentEgress(r harnessReach, run string) *guard.Egress {
+	reach := r.egress
+	if way, lent := d.keys.Way(run); lent {
+		reach = func() (*guard.Egress, error) { return r.held(way) }
+	}
+	e, err := reach()
+	if err != nil { // it was made once already, of the same hosts
+		d.log.Error("a coding agent reaches the public internet alone", "run", run, "error", err)
+	}
+	return e
 }
 
 // closeConfine ends every program. Nothing that acts runs any more.

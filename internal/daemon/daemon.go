@@ -28,12 +28,14 @@ import (
 	"github.com/ombud-run/ombud/internal/delegate"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/grant"
+	"github.com/ombud-run/ombud/internal/harness/keyproxy"
 	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/httpd"
 	"github.com/ombud-run/ombud/internal/instance"
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/loops"
+	"github.com/ombud-run/ombud/internal/mcp/asks"
 	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/mcp/guests"
 	"github.com/ombud-run/ombud/internal/mcp/server"
@@ -156,6 +158,7 @@ type Daemon struct {
 	kit          loops.Deps // what loops and recipes work with
 	loopSet      *loops.Loops
 	health       *loops.Integrations
+	keys         *keyproxy.Broker // of coding agents, which do not have them
 	delegations  *delegate.Service
 	delegateDeps delegate.Deps // what they use, filled in when all of it is there
 	signed       *signed.Library
@@ -180,6 +183,9 @@ type Daemon struct {
 	agentServer *ipc.Server
 	mcpClients  *guests.Clients
 	mcpHTTP     *server.HTTP
+
+	mcpAsks  *asks.Service // answers what servers of MCP ask within a call
+	asksDeps asks.Deps     // what it uses, filled in when all of it is there
 
 	backing sync.Mutex // held while a backup is written
 	began   time.Time
@@ -210,6 +216,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"anchors", d.startAnchor, d.stopAnchor},
 		{"audit", d.audit.Start, d.audit.Stop},
 		{"vault", d.startVault, plain(d.keeper.Close)},
+		{"keys of coding agents", nil, d.keys.Close},
 		{"programs", nil, d.closeConfine},
 		{"secrets", nil, d.secrets.Flush},
 		{"act", nil, d.act.Stop},

@@ -21,6 +21,7 @@ import (
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/harness"
 	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/harness/keyproxy"
 	"github.com/ombud-run/ombud/internal/loops"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/policy"
@@ -87,27 +88,57 @@ func harnessesOf(cfg config.Config, env config.Environment, dirs []string) (out 
 	return out
 }
 
-// harnessEgress is what each coding agent may reach: what the fetch tool may, its vendor, and
-// what is configured of it.
-func harnessEgress(cfg config.Config) (map[string]*guard.Egress, error) {
-	out := map[string]*guard.Egress{}
+// harnessReach is what a coding agent may reach.
+type harnessReach struct {
+	hosts, vendor []string // that are configured of it; of its vendor's API
+	web           config.Web
+}
+
+// harnessesReach is what each coding agent may reach: what the fetch tool may, its vendor,
+// and what is configured of it.
+func harnessesReach(cfg config.Config) (map[string]harnessReach, error) {
+	out := map[string]harnessReach{}
 	for _, h := range harnessesOf(cfg, config.Environment{}, nil) {
 		x := cfg.Harnesses[h.Name]
-		hosts := slices.Concat(x.Hosts, vendors[h.CLI].hosts)
+		r := harnessReach{hosts: x.Hosts, vendor: vendors[h.CLI].hosts, web: cfg.Tools.Web}
 		if u, err := url.Parse(x.BaseURL); err == nil && u.Host != "" {
-			hosts = append(hosts, u.Host)
+			r.vendor = slices.Concat(r.vendor, []string{u.Host})
 		}
-		c := guard.EgressConfig{AllowHosts: hosts, AllowPrivate: cfg.Tools.Web.AllowPrivate}
-		if len(cfg.Tools.Web.AllowHosts) > 0 {
-			c.OnlyHosts = slices.Concat(cfg.Tools.Web.AllowHosts, hosts)
+		if _, err := r.egress(); err != nil {
+			return nil, err
 		}
-		e, err := guard.NewEgress(c)
+		out[h.Name] = r
+	}
+	return out, nil
+}
+
+// egress is that of a program that has its key or login itself.
+func (r harnessReach) egress() (*guard.Egress, error) {
+	return r.to(slices.Concat(r.hosts, r.vendor), nil)
+}
+
+// held is that of a program whose key ombud has: it reaches its API through ombud alone,
+// unless that host is configured of it.
+func (r harnessReach) held(w keyproxy.Way) (*guard.Egress, error) {
+	not := []string{w.Host}
+	if len(r.hosts) > 0 {
+		configured, err := guard.NewEgress(guard.EgressConfig{OnlyHosts: r.hosts, AllowHosts: r.hosts})
 		if err != nil {
 			return nil, err
 		}
-		out[h.Name] = e
+		if configured.CheckURL(&url.URL{Scheme: "https", Host: w.Host}) == nil {
+			not = nil
+		}
 	}
-	return out, nil
+	return r.to(slices.Concat(r.hosts, []string{w.Address}), not)
+}
+
+func (r harnessReach) to(hosts, not []string) (*guard.Egress, error) {
+	c := guard.EgressConfig{AllowHosts: hosts, NotHosts: not, AllowPrivate: r.web.AllowPrivate}
+	if len(r.web.AllowHosts) > 0 {
+		c.OnlyHosts = slices.Concat(r.web.AllowHosts, hosts)
+	}
+	return guard.NewEgress(c)
 }
 
 // shells are looked for to run checks.
@@ -124,7 +155,7 @@ func (d *Daemon) openDelegate(cfg config.Config, home string) error {
 		Socket: in.AgentSocket(), Path: strings.Join(d.programDirs(), string(filepath.ListSeparator)),
 	}
 	for _, h := range c.Harnesses {
-		know(d.hide, d.log, h.Variable, []byte(h.Key)) // its own commands can see it, and say it
+		know(d.hide, d.log, h.Variable, []byte(h.Key)) // where it is not held, its own commands can see it and say it
 	}
 	for _, text := range cfg.Delegate.Admit {
 		r, err := delegate.ParseRoute(text)
@@ -142,6 +173,7 @@ func (d *Daemon) openDelegate(cfg config.Config, home string) error {
 			break
 		}
 	}
+	d.keys = keyproxy.New(keyproxy.Config{Hide: d.hide, Logger: d.log})
 	d.delegations = delegate.New(&d.delegateDeps, c)
 	return nil
 }
@@ -150,8 +182,8 @@ func (d *Daemon) openDelegate(cfg config.Config, home string) error {
 func (d *Daemon) fillDelegate(kinds *run.Kinds) error {
 	d.delegateDeps = delegate.Deps{
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Jobs: d.jobs, Budget: d.budget, Secrets: d.secrets, Agents: d.agents,
-		Starter: child.New(d.confined.launcher, child.Config{Environ: d.o.Environment.Programs(), Logger: d.log}),
-		Git:     checkpoint.NewProgram(d.confined.launcher), Launcher: d.confined.launcher,
+		Keys: d.keys, Starter: child.New(d.confined.launcher, child.Config{Environ: d.o.Environment.Programs(), Logger: d.log}),
+		Git: checkpoint.NewProgram(d.confined.launcher), Launcher: d.confined.launcher,
 		Authority: d.authorityOf, Price: d.harnessPrice, Logger: d.log,
 	}
 	d.kit.Delegate = d.delegateFor

@@ -205,7 +205,7 @@ func (s *Service) ProbeNow(ctx context.Context, h Harness) (child.Probe, error) 
 	if h.Program == "" {
 		return child.Probe{}, fault.New(fault.Unavailable, "%s is not on this machine: %s", h.Name, h.Missing)
 	}
-	env, err := s.environment(ctx, h)
+	env, err := s.probeEnv(ctx, h)
 	if err != nil {
 		return child.Probe{}, err
 	}
@@ -214,7 +214,7 @@ func (s *Service) ProbeNow(ctx context.Context, h Harness) (child.Probe, error) 
 		return child.Probe{}, fault.New(fault.Permission, "make the directory of %s: %w", h.Name, err)
 	}
 	p, err := s.Starter.Probe(ctx, child.Target{
-		CLI: h.CLI, Program: h.Program, Args0: h.Args, State: state, Env: env, BaseURL: h.BaseURL,
+		CLI: h.CLI, Program: h.Program, Args0: h.Args, State: state, Env: env, BaseURL: h.BaseURL, Held: h.KeyHeld(),
 		Owner: confine.Owner{Subject: "harness:" + h.Name, Tool: RunTool},
 	})
 	if err != nil {
@@ -224,21 +224,6 @@ func (s *Service) ProbeNow(ctx context.Context, h Harness) (child.Probe, error) 
 	s.probed[h.Name] = probed{p, time.Now()}
 	s.mu.Unlock()
 	return p, nil
-}
-
-// environment is the key of a harness, by the secret it is kept as.
-func (s *Service) environment(ctx context.Context, h Harness) ([]string, error) {
-	switch {
-	case h.Secret == "" && h.Key != "":
-		return []string{h.Variable + "=" + h.Key}, nil
-	case h.Secret == "":
-		return nil, nil
-	}
-	v, err := s.Secrets.Resolve(ctx, h.Secret)
-	if err != nil {
-		return nil, fault.New(fault.ClassOf(err), "the key of %s: %w", h.Name, err).WithHint("ombud secret set %s", h.Secret)
-	}
-	return []string{h.Variable + "=" + v.Reveal()}, nil
 }
 
 // start issues the job of a run, starts its program and waits for its end.
@@ -277,11 +262,12 @@ const maxCalls = 2000
 // attempt runs the program. A session that was begun by an earlier try of this run and that
 // the program knows nothing of is begun anew: it died before it kept anything.
 func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Record, error) {
-	env, err := s.environment(ctx, w.h)
+	a, err := s.access(ctx, w.run, w.h, w.t.Model)
 	if err != nil {
 		return harness.Record{}, err
 	}
-	t, done, err := s.task(ctx, w, most, env)
+	defer a.end()
+	t, done, err := s.task(ctx, w, most, a)
 	if err != nil {
 		return harness.Record{}, err
 	}
@@ -327,10 +313,10 @@ const advice = "You work for ombud, without anybody at a terminal: ask no questi
 	"Leave what you change in the files of the working tree: do not commit, push or make branches."
 
 // task is what the program is started with.
-func (s *Service) task(ctx context.Context, w *work, most int64, env []string) (t child.Task, done func(), err error) {
+func (s *Service) task(ctx context.Context, w *work, most int64, a access) (t child.Task, done func(), err error) {
 	t = child.Task{
 		CLI: w.h.CLI, Program: w.h.Program, Args0: w.h.Args, Model: w.t.Model, Prompt: w.t.Prompt, System: advice, Dir: w.t.Dir, Write: w.t.Write,
-		State: w.state, Env: env, BaseURL: w.h.BaseURL, Wall: s.limit(w.t), Quiet: s.cfg.Quiet, BudgetMicroUSD: most, Owner: w.owner,
+		State: w.state, Env: a.env, BaseURL: a.base, Held: a.held, Stands: a.stands, Wall: s.limit(w.t), Quiet: s.cfg.Quiet, BudgetMicroUSD: most, Owner: w.owner,
 		Started: func(native string) {
 			if err := s.know(context.WithoutCancel(ctx), w, native); err != nil {
 				s.Logger.Error("keep the session of a coding agent", "run", w.run, "error", err)

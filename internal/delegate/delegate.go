@@ -54,6 +54,7 @@ type Deps struct {
 	Secrets *secret.Secrets
 	Agents  Conversations
 	Starter Starter
+	Keys    Keys
 	Git     checkpoint.Git
 	// Launcher starts checks.
 	Launcher checkpoint.Launcher

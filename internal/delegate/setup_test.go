@@ -27,6 +27,7 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
 	"github.com/ombud-run/ombud/internal/harness/child"
+	"github.com/ombud-run/ombud/internal/harness/keyproxy"
 	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/label"
 	"github.com/ombud-run/ombud/internal/policy"
@@ -60,6 +61,7 @@ type house struct {
 	deps      Deps
 	cfg       Config
 	stage     *stage
+	keys      *keyproxy.Broker
 	*Service
 
 	mu     sync.Mutex
@@ -68,12 +70,13 @@ type house struct {
 
 // stage plays the programs. Each start of one is handed to the script of the test.
 type stage struct {
-	mu     sync.Mutex
-	script func(ctx context.Context, t child.Task) (harness.Record, error)
-	tasks  []child.Task
-	login  child.Login
-	active map[string]int // sessions with a program at work, by the id the program knows
-	most   int            // programs at once in one session
+	mu      sync.Mutex
+	script  func(ctx context.Context, t child.Task) (harness.Record, error)
+	tasks   []child.Task
+	targets []child.Target // that were probed
+	login   child.Login
+	active  map[string]int // sessions with a program at work, by the id the program knows
+	most    int            // programs at once in one session
 }
 
 func (s *stage) Run(ctx context.Context, t child.Task) (harness.Record, error) {
@@ -95,9 +98,10 @@ func (s *stage) Run(ctx context.Context, t child.Task) (harness.Record, error) {
 	return script(ctx, t)
 }
 
-func (s *stage) Probe(context.Context, child.Target) (child.Probe, error) {
+func (s *stage) Probe(_ context.Context, t child.Target) (child.Probe, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.targets = append(s.targets, t)
 	return child.Probe{Version: "2.1.332", Login: s.login}, nil
 }
 
@@ -105,6 +109,12 @@ func (s *stage) started() []child.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]child.Task(nil), s.tasks...)
+}
+
+func (s *stage) probed() []child.Target {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]child.Target(nil), s.targets...)
 }
 
 func (s *stage) play(script func(ctx context.Context, t child.Task) (harness.Record, error)) {
@@ -192,7 +202,7 @@ func open(t testing.TB, d *db.DB, tune ...func(*Config)) *house {
 		t.Fatal(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	h := &house{t: t, db: d, vault: v, kinds: run.NewKinds(), stage: &stage{login: child.LoginYes, active: map[string]int{}, script: answers("42", 1000)}}
+	h := &house{t: t, db: d, vault: v, kinds: run.NewKinds(), keys: keyproxy.New(keyproxy.Config{}), stage: &stage{login: child.LoginYes, active: map[string]int{}, script: answers("42", 1000)}}
 	h.log = eventlog.NewLog(d, v, quiet, eventlog.Options{})
 	h.audit = audit.New(d, v, "test", quiet)
 	if err := h.audit.Start(t.Context()); err != nil {
@@ -241,6 +251,9 @@ func open(t testing.TB, d *db.DB, tune ...func(*Config)) *house {
 	h.boot()
 	t.Cleanup(func() {
 		h.halt()
+		if err := h.keys.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
 		if _, err := h.Runs.Verify(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -294,7 +307,7 @@ func (h *house) boot() {
 	engine := run.New(h.db, h.vault, h.log, h.kinds, run.Options{Poll: 20 * time.Millisecond, Grace: 5 * time.Second})
 	h.jobs.Runs = engine
 	h.deps = Deps{
-		DB: h.db, Vault: h.vault, Log: h.log, Runs: engine, Act: h.act, Jobs: h.jobs, Budget: h.budget, Agents: listeners{h}, Starter: h.stage, Git: plainGit{h.t},
+		DB: h.db, Vault: h.vault, Log: h.log, Runs: engine, Act: h.act, Jobs: h.jobs, Budget: h.budget, Agents: listeners{h}, Starter: h.stage, Keys: h.keys, Git: plainGit{h.t},
 		Authority: h.authorityOf, Logger: slog.New(slog.DiscardHandler),
 	}
 	if err := engine.Open(h.t.Context()); err != nil {

@@ -27,7 +27,7 @@ func (s *Starter) Probe(ctx context.Context, t Target) (Probe, error) {
 		return Probe{}, err
 	}
 	task := Task{
-		CLI: t.CLI, Program: t.Program, Args0: t.Args0, State: t.State, Env: t.Env, BaseURL: t.BaseURL,
+		CLI: t.CLI, Program: t.Program, Args0: t.Args0, State: t.State, Env: t.Env, BaseURL: t.BaseURL, Held: t.Held,
 		Owner: t.Owner, Profile: t.Profile, Prompt: "none", Wall: probeFor, Dir: filepath.Join(t.State, "run"),
 	}
 	if err := task.check(); err != nil {
@@ -134,7 +134,7 @@ func (s *Starter) login(ctx context.Context, t *Task, r *room) (Login, string, e
 			return LoginYes, "logged in by its own login", nil
 		}
 		return loginByKey(key)
-	case t.BaseURL != "" && t.CLI != harness.Claude, t.CLI == harness.Codex && hasKey(t.Env, "CODEX_API_KEY"):
+	case (t.BaseURL != "" || t.Held) && t.CLI != harness.Claude, t.CLI == harness.Codex && hasKey(t.Env, "CODEX_API_KEY"):
 		return loginByKey(key) // a provider of ours: its own login is not looked at
 	}
 	args := map[harness.Name][]string{

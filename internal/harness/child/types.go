@@ -130,6 +130,7 @@ type Target struct {
 	State   string
 	Env     []string
 	BaseURL string
+	Held    bool // ombud has the key: Env has something else in its place
 	Owner   confine.Owner
 	Profile confine.Profile
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -154,16 +155,35 @@ func parseBase(text string) (*url.URL, error) {
 
 func errClosed() error { return fault.New(fault.Unavailable, "the daemon is stopping") }
 
-// Address is where the broker listens, if an owner has a loan.
-func (b *Broker) Address(owner string) (hostPort string, lent bool) {
+// Way is where an owner with a loan finds its API.
+type Way struct {
+	Address string // of the broker, host:port
+	Host    string // of the API itself, which is not to be reached but through the broker
+}
+
+// Way tells how an owner reaches its API. lent is false for one that has no loan.
+func (b *Broker) Way(owner string) (w Way, lent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for l := range b.loans {
 		if l.owner == owner {
-			return b.address, true
+			return Way{b.address, hostOf(l.base)}, true
 		}
 	}
-	return "", false
+	return Way{}, false
+}
+
+// hostOf is the host of an API with every port of its name, or with the one port of its
+// address: others may be there too, and the broker is.
+func hostOf(u *url.URL) string {
+	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
+		return u.Hostname()
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // listening sees that the broker listens, and returns the client for an API, which

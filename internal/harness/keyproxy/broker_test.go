@@ -193,11 +193,12 @@ func TestOnlyATokenThatIsLentOpens(t *testing.T) {
 	if got := b.cfg.Hide.String("its token is " + l.Token); strings.Contains(got, l.Token) {
 		t.Errorf("it is shown: %s", got)
 	}
-	address, is := b.Address("run_1")
-	if !is || l.BaseURL != "http://"+address || !strings.HasPrefix(address, "127.0.0.1:") {
+	way, is := b.Way("run_1")
+	address := way.Address
+	if !is || way.Host != a.host() || l.BaseURL != "http://"+address || !strings.HasPrefix(address, "127.0.0.1:") {
 		t.Errorf("it listens on %s for %s", address, l.BaseURL)
 	}
-	if _, is := b.Address("run_2"); is {
+	if _, is := b.Way("run_2"); is {
 		t.Error("nothing is lent to run_2")
 	}
 	refused := func(what string, given ...string) {
@@ -222,7 +223,7 @@ func TestOnlyATokenThatIsLentOpens(t *testing.T) {
 		t.Errorf("the other: %d %s", resp.StatusCode, said)
 	}
 	other.End()
-	if _, is := b.Address("run_1"); is {
+	if _, is := b.Way("run_1"); is {
 		t.Error("everything has ended")
 	}
 	if n := len(a.requests()); n != 1 {
@@ -284,7 +285,8 @@ func TestNoRequestLeadsElsewhere(t *testing.T) {
 	a := newAPI(t, XAPIKey, nil)
 	b := open(t, a)
 	l := lend(t, b, a, "/v1")
-	at, _ := b.Address("run_1")
+	way, _ := b.Way("run_1")
+	at := way.Address
 	for target, want := range map[string]int{
 		"/v1/ok":                                200,
 		"/v1":                                   200,
@@ -520,7 +522,8 @@ func TestARequestIsBoundedAndStreamed(t *testing.T) {
 			t.Errorf("too long: %d", resp.StatusCode)
 		}
 	}
-	at, _ := b.Address("run_1")
+	way, _ := b.Way("run_1")
+	at := way.Address
 	if got, _ := raw(t, at, "GET /v1/x HTTP/1.1\r\nHost: "+at+"\r\nX-Long: "+strings.Repeat("a", 80<<10)+"\r\n\r\n"); got != 431 {
 		t.Errorf("a huge head: %d", got)
 	}
@@ -645,5 +648,18 @@ func TestWhatCannotBeLent(t *testing.T) {
 	}
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheHostOfAnAPI(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string]string{
+		"https://api.example": "api.example", "https://api.example:8443/v1": "api.example", "http://127.0.0.1": "127.0.0.1:80", "https://[::1]/v1": "[::1]:443",
+		"http://10.0.0.1:4000": "10.0.0.1:4000",
+	} {
+		u, err := parseBase(base)
+		if err != nil || hostOf(u) != want {
+			t.Errorf("%s: %s, %v", base, hostOf(u), err)
+		}
 	}
 }

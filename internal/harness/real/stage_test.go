@@ -23,6 +23,7 @@ import (
 	"github.com/ombud-run/ombud/internal/harness"
 	"github.com/ombud-run/ombud/internal/harness/child"
 	"github.com/ombud-run/ombud/internal/harness/fakeapi"
+	"github.com/ombud-run/ombud/internal/harness/keyproxy"
 )
 
 // patience is for a slow machine: nothing waits for it that goes well.
@@ -58,7 +59,9 @@ type stage struct {
 	starter  *child.Starter
 	api      *fakeapi.Server
 	run      *fakeapi.Run
-	home     string // of the operator; no program may touch it
+	keys     *keyproxy.Broker // has the key, as a daemon does
+	bare     bool             // the program has it
+	home     string           // of the operator; no program may touch it
 	dir      string
 	state    string
 
@@ -83,20 +86,32 @@ func (bareSystem) Landlock() int     { return 0 }
 func (bareSystem) Seccomp() bool     { return false }
 func (bareSystem) Namespaces() error { return errors.New("not here") }
 
-// stand makes a stage. The network of its programs leads to the API and nowhere else.
+// stand makes a stage. The network of its programs leads to the proxy that has the key, and
+// nowhere else; of those that have it themselves, to the API.
 func stand(t testing.TB, cli harness.Name, sc fakeapi.Scenario, enforce confine.Enforce) *stage {
 	t.Helper()
 	program(t, cli) // or there is no test
 	s := &stage{t: t, cli: cli, api: fakeapi.New(t), home: room(t), dir: room(t), state: room(t)}
 	s.run = s.api.Run(sc)
+	s.keys = keyproxy.New(keyproxy.Config{})
+	t.Cleanup(func() {
+		if err := s.keys.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	s.write(filepath.Join(s.home, ".gitconfig"), "[user]\nname = operator\n")
 	s.write(filepath.Join(s.dir, "note.txt"), "seven boilers\n")
-	host := strings.TrimPrefix(s.api.URL, "http://")
-	egress, err := guard.NewEgress(guard.EgressConfig{OnlyHosts: []string{host}, AllowHosts: []string{host}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := confine.Options{Home: s.home, Enforce: enforce, Proxy: func(ln net.Listener, _ confine.Owner) func() {
+	var err error
+	options := confine.Options{Home: s.home, Enforce: enforce, Proxy: func(ln net.Listener, o confine.Owner) func() {
+		way, held := s.keys.Way(o.Run)
+		host := way.Address
+		if !held {
+			host = strings.TrimPrefix(s.api.URL, "http://")
+		}
+		egress, err := guard.NewEgress(guard.EgressConfig{OnlyHosts: []string{host}, AllowHosts: []string{host}})
+		if err != nil {
+			t.Error(err)
+		}
 		return guard.NewProxy(guard.ProxyConfig{Egress: egress, OnRefused: func(target string, _ error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -181,7 +196,29 @@ func (s *stage) task(prompt string) child.Task {
 	case harness.ACP:
 		t.BaseURL, t.Env = "", append(t.Env, "ANTHROPIC_BASE_URL="+s.run.URL, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "ENABLE_TOOL_SEARCH=false")
 	}
+	if !s.bare {
+		s.hold(&t)
+	}
 	return t
+}
+
+// hold keeps the key of a task from its program, where that can be done.
+func (s *stage) hold(t *child.Task) {
+	s.t.Helper()
+	variable, key, _ := strings.Cut(t.Env[0], "=")
+	v, is := child.VendorOf(t.CLI, t.Model, variable, t.BaseURL)
+	if is != (t.CLI != harness.ACP) {
+		s.t.Fatalf("the key of %s is held: %v", t.CLI, is)
+	}
+	if !is {
+		return
+	}
+	t.Owner.Run = "run_of_" + s.t.Name()
+	l, err := s.keys.Lend(t.Owner.Run, v.Upstream, key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	t.Env, t.BaseURL, t.Held = []string{variable + "=" + l.Token}, l.BaseURL, true
 }
 
 // play runs a task to its end.
