@@ -31,6 +31,9 @@ func (a *Agents) control(ctx context.Context, tx *db.Tx, conv Conversation, in I
 	case "yes", "y", "no", "n":
 		return a.answer(ctx, tx, conv, word[0] == 'y', actorOf(in))
 	}
+	if notice, handled, err = a.fill(ctx, tx, conv, in); handled || err != nil {
+		return notice, handled, err
+	}
 	if said := deciding.FindStringSubmatch(word); said != nil {
 		return a.answerOne(ctx, tx, conv, said[1] == "approve", said[2], actorOf(in))
 	}
@@ -106,7 +109,7 @@ func (a *Agents) answer(ctx context.Context, tx *db.Tx, conv Conversation, yes b
 		text, err := a.which(ctx, tx, open)
 		return text, true, err
 	}
-	notice, err := a.resolveTx(ctx, tx, open[0], yes, by)
+	notice, err := a.resolveTx(ctx, tx, open[0], plain(yes), by)
 	return notice, true, err
 }
 
@@ -126,7 +129,7 @@ func (a *Agents) answerOne(ctx context.Context, tx *db.Tx, conv Conversation, ye
 			return "", true, err
 		}
 		if name == strconv.FormatInt(n, 10) || name == strings.ToLower(q.ID) {
-			notice, err := a.resolveTx(ctx, tx, q, yes, by)
+			notice, err := a.resolveTx(ctx, tx, q, plain(yes), by)
 			return notice, true, err
 		}
 	}
@@ -143,7 +146,7 @@ func (a *Agents) which(ctx context.Context, tx *db.Tx, open []approval.Approval)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&text, "\napprove %d   (%s)", n, q.Summary)
+		fmt.Fprintf(&text, "\n%s   (%s)", inWords(q, n), q.Summary)
 	}
 	text.WriteString("\nor deny it the same way.")
 	return text.String(), nil
@@ -158,20 +161,32 @@ func (a *Agents) PressTx(ctx context.Context, tx *db.Tx, id string, yes bool, by
 	if err != nil {
 		return "", err
 	}
-	return a.resolveTx(ctx, tx, q, yes, by)
+	return a.resolveTx(ctx, tx, q, plain(yes), by)
 }
 
-// resolveTx decides a question by a person's word in a chat, and says what came of it.
-func (a *Agents) resolveTx(ctx context.Context, tx *db.Tx, q approval.Approval, yes bool, by string) (notice string, err error) {
-	decision, said := approval.Deny, "Refused: "
+// plain is a yes or a no with nothing filled in.
+func plain(yes bool) approval.Reply {
 	if yes {
-		decision, said = approval.Approve, "Approved: "
+		return approval.Reply{Decision: approval.Approve}
 	}
-	_, err = a.Approvals.ResolveTx(ctx, tx, q.ID, approval.Reply{Decision: decision}, by)
-	if fault.Is(err, fault.Conflict) {
+	return approval.Reply{Decision: approval.Deny}
+}
+
+// resolveTx decides a question by a person's word in a chat, and says what came of it. One
+// whose form is not filled in as it has to be stays open.
+func (a *Agents) resolveTx(ctx context.Context, tx *db.Tx, q approval.Approval, r approval.Reply, by string) (notice string, err error) {
+	_, err = a.Approvals.ResolveTx(ctx, tx, q.ID, r, by)
+	switch {
+	case fault.Is(err, fault.Conflict):
 		return "Too late, the question has expired: " + q.Summary, nil
+	case err != nil && q.Form != nil && (fault.Is(err, fault.Invalid) || fault.Is(err, fault.Denied)):
+		return a.unfilled(ctx, tx, q, err)
+	case err != nil:
+		return "", err
+	case r.Decision == approval.Approve:
+		return "Approved: " + q.Summary, nil
 	}
-	return said + q.Summary, err
+	return "Refused: " + q.Summary, nil
 }
 
 // Decided is called in the transaction that decides an approval: it wakes the run

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/approval"
@@ -39,7 +40,7 @@ func (a *Agents) AskTx(ctx context.Context, tx *db.Tx, apr approval.Approval) er
 	}
 	err = a.outTx(ctx, tx, conv, outbox.Message{
 		Run: apr.ID, Approval: apr.ID,
-		Text: fmt.Sprintf("May I? %s\nAnswer yes or no here (or: approve %d, deny %d). At the machine: `ombud approve %s`", apr.Summary, n, n, apr.ID),
+		Text: askedText(apr, n),
 	})
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		// The channel is gone or will never take it: the inbox still has the question.
@@ -47,4 +48,18 @@ func (a *Agents) AskTx(ctx context.Context, tx *db.Tx, apr approval.Approval) er
 		return nil
 	}
 	return err
+}
+
+// askedText is a question as a chat shows it.
+func askedText(apr approval.Approval, n int64) string {
+	text := "May I? " + apr.Summary + "\n"
+	if apr.Form != nil {
+		if shown := formText(apr); shown != "" {
+			text += shown + "\n"
+		}
+	}
+	if words := sample(apr); words != nil {
+		return text + fmt.Sprintf("Answer here: `%s` (or: deny %d). At the machine: `ombud approve %s %s`", inWords(apr, n), n, apr.ID, strings.Join(words, " "))
+	}
+	return text + fmt.Sprintf("Answer yes or no here (or: approve %d, deny %d). At the machine: `ombud approve %s`", n, n, apr.ID)
 }

@@ -303,6 +303,7 @@ func (b *bench) addTools(r *tool.Registry) {
 			Kind: tool.Effect, ReadOnly: readOnly, Timeout: 10 * time.Second, MaxOutput: 1 << 20, Source: source,
 			Scopes:  func(json.RawMessage) ([]scope.Scope, error) { return []scope.Scope{scope.Must("tool:" + need)}, nil },
 			Summary: func(in json.RawMessage) string { return name + " " + string(in) },
+			Form:    forms[name],
 		}, func(ctx context.Context, in tool.Invocation) (tool.Output, error) {
 			most := b.flying.Add(1)
 			defer b.flying.Add(-1)
@@ -324,6 +325,12 @@ func (b *bench) addTools(r *tool.Registry) {
 	add("t.look", "free", true, text)
 	add("t.put", "free", false, text)
 	add("t.ask", "asked", false, text)
+	add("t.form", "free", false, func(_ context.Context, in tool.Invocation) (tool.Output, error) {
+		return tool.Output{Text: "said " + string(in.Said)}, nil
+	})
+	add("t.confirm", "free", false, func(_ context.Context, in tool.Invocation) (tool.Output, error) {
+		return tool.Output{Text: "said " + string(in.Said)}, nil
+	})
 	add("t.askfar", "asked", true, text)
 	add("t.deny", "other", false, text)
 	add("t.far", "free", true, text)
