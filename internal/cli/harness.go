@@ -31,15 +31,12 @@ func (a *app) harnessCmd() *cobra.Command {
 func harnessesPage(p *page, list []wire.Harness) {
 	t := table{head: []string{"NAME", "MODEL", "KEY", "ASKS", "PROGRAM"}}
 	for _, h := range list {
-		name, model, key, asks, program := h.Name, h.Model, h.KeyFrom, "yes", h.Program
+		name, model, key, asks, program := h.Name, h.Model, keyOf(h.KeyFrom, h.KeyHeld), "yes", h.Program
 		if h.Default {
 			name += " (default)"
 		}
 		if model == "" {
 			model = "its own"
-		}
-		if key == "" {
-			key = "its own login"
 		}
 		if !h.Asks {
 			asks = "no"
@@ -47,10 +44,21 @@ func harnessesPage(p *page, list []wire.Harness) {
 		if program == "" {
 			program = p.faint("not here")
 		}
-		t.add(name, model, oneLine(key), asks, program)
+		t.add(name, model, key, asks, program)
 	}
 	p.table(t)
 	p.line("%s", p.faint("ombud harness probe NAME asks a program for its version and login"))
+}
+
+// keyOf says where a key comes from and who holds it.
+func keyOf(from string, held bool) string {
+	switch {
+	case from == "":
+		return "its own login"
+	case held:
+		return oneLine(from) + ", held by ombud"
+	}
+	return oneLine(from) + ", in its environment"
 }
 
 func (a *app) harnessProbeCmd() *cobra.Command {
@@ -69,6 +77,7 @@ func (a *app) harnessProbeCmd() *cobra.Command {
 				login += ": " + short(res.Detail, 120)
 			}
 			p.field("logged in", login)
+			p.field("key", keyOf(res.KeyFrom, res.KeyHeld))
 			for _, w := range res.Warnings {
 				p.field("warning", p.warn(oneLine(w)))
 			}

@@ -46,7 +46,7 @@ func (d *Daemon) delegateMethods(m *ipc.Mux) {
 		for _, h := range d.delegations.Harnesses() {
 			out.Harnesses = append(out.Harnesses, wire.Harness{
 				Name: h.Name, Program: h.Program, Missing: h.Missing, Model: h.Model, Default: h.Name == d.o.Config.Config.Delegate.Default,
-				KeyFrom: h.KeyFrom(), Asks: child.Asks(h.CLI), StateDir: d.delegations.StateOf(h),
+				KeyFrom: h.KeyFrom(), KeyHeld: h.KeyHeld(), Asks: child.Asks(h.CLI), StateDir: d.delegations.StateOf(h),
 			})
 		}
 		return out, nil
@@ -313,7 +313,7 @@ func (d *Daemon) harnessProbe(ctx context.Context, req wire.HarnessRequest) (out
 		return out, err
 	}
 	p, err := d.delegations.ProbeNow(ctx, h)
-	return wire.HarnessProbeResult{Name: h.Name, Version: p.Version, Login: string(p.Login), Detail: p.Detail, Warnings: details(p)}, err
+	return wire.HarnessProbeResult{Name: h.Name, Version: p.Version, Login: string(p.Login), Detail: p.Detail, KeyFrom: h.KeyFrom(), KeyHeld: h.KeyHeld(), Warnings: details(p)}, err
 }
 
 func (d *Daemon) harnessRoutes(ctx context.Context, _ wire.Empty) (out wire.HarnessRoutesResult, err error) {

@@ -195,6 +195,7 @@ type Harness struct {
 	Model    string `json:"model,omitempty"`   // absent: the program's own
 	Default  bool   `json:"default,omitempty"`
 	KeyFrom  string `json:"key_from,omitempty"` // the secret its key is kept as
+	KeyHeld  bool   `json:"key_held,omitempty"` // ombud keeps the key from it; else it is in its environment
 	Asks     bool   `json:"asks"`               // it asks before it changes or runs something
 	StateDir string `json:"state_dir"`
 }
@@ -213,8 +214,10 @@ type HarnessRequest struct {
 type HarnessProbeResult struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version,omitempty"`
-	Login    string   `json:"login"`            // yes, no or unknown
-	Detail   string   `json:"detail,omitempty"` // its own words about that
+	Login    string   `json:"login"`              // yes, no or unknown
+	Detail   string   `json:"detail,omitempty"`   // its own words about that
+	KeyFrom  string   `json:"key_from,omitempty"` // as of Harness
+	KeyHeld  bool     `json:"key_held,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
