@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -45,6 +46,7 @@ type checked struct {
 	Recipes  []string             `json:"recipes,omitempty"`
 	Problems []wire.RecipeProblem `json:"problems,omitempty"`
 	Warnings []wire.RecipeProblem `json:"warnings,omitempty"`
+	Daemon   bool                 `json:"daemon"` // whether one told which tools, secrets and recipes there are
 }
 
 func problemsOf(list []recipe.Problem) (out []wire.RecipeProblem) {
@@ -56,12 +58,13 @@ func problemsOf(list []recipe.Problem) (out []wire.RecipeProblem) {
 
 func (a *app) recipeCheckCmd() *cobra.Command {
 	return a.command(spec{
-		use: "check FILE…", short: "all that is wrong with recipes, without a daemon",
+		use: "check FILE…", short: "all that is wrong with recipes",
 		long: `Each problem has its file, line and column, the reason and the way out. What a foreign
-format lets pass is shown too and is no error. Exits 78 if anything is wrong. Whether a
-tool is there only the daemon knows: ombud recipe list shows what it found.`,
+format lets pass is shown too and is no error. Exits 78 if anything is wrong. While a
+daemon runs it tells which tools there are and what they take, and which secrets, loops
+and other recipes; without one these are not looked at, which is said.`,
 		example: "ombud recipe check *.yaml\nombud recipe check briefing.yaml --json", args: cobra.MinimumNArgs(1),
-	}, func(_ context.Context, args []string) error {
+	}, func(ctx context.Context, args []string) error {
 		var all []*recipe.Recipe
 		var problems, warnings []recipe.Problem
 		out := checked{}
@@ -76,9 +79,13 @@ tool is there only the daemon knows: ombud recipe list shows what it found.`,
 				out.Recipes = append(out.Recipes, r.Name)
 			}
 		}
-		more, let := recipe.Check(recipe.World{}, all)
+		world := recipe.World{}
+		if len(all) > 0 {
+			world, out.Daemon = a.recipeWorld(ctx)
+		}
+		more, let := recipe.Check(world, all)
 		for _, p := range more {
-			if len(args) > 1 || !strings.Contains(p.Msg, "there is no recipe ") { // the others were not given
+			if out.Daemon || len(args) > 1 || !strings.Contains(p.Msg, "there is no recipe ") { // the others were not given
 				problems = append(problems, p)
 			}
 		}
@@ -98,6 +105,29 @@ tool is there only the daemon knows: ombud recipe list shows what it found.`,
 		}
 		return fault.New(fault.Config, "%s", plural(int64(len(problems)), "problem"))
 	})
+}
+
+// recipeWorld is what the daemon says there is. It reports false if none says it, which
+// leaves a check of the files alone.
+func (a *app) recipeWorld(ctx context.Context) (w recipe.World, told bool) {
+	res, err := a.client.RecipeWorld(ctx)
+	if err != nil {
+		why := "no daemon runs"
+		if !errors.Is(err, wire.ErrNoDaemon) {
+			why = "the daemon does not tell them (" + oneLine(err.Error()) + ")"
+		}
+		a.note("note: %s: tools, secrets and what is in other files were not looked at", why)
+		return w, false
+	}
+	w = recipe.World{
+		Tools: map[string]json.RawMessage{}, Loops: append([]string{}, res.Loops...), Recipes: res.Recipes,
+		Kinds:   func(kind string) bool { return slices.Contains(res.Kinds, kind) },
+		Secrets: func(name string) bool { return slices.Contains(res.Secrets, name) },
+	}
+	for _, t := range res.Tools {
+		w.Tools[t.Name] = t.Input
+	}
+	return w, true
 }
 
 // tried is a dry run of one file.

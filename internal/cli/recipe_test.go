@@ -4,9 +4,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/recipe"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -46,4 +48,11 @@ func cannedRecipes(m *ipc.Mux) {
 	off.State = "off"
 	ipc.Handle(m, wire.RecipeEnable, answer[wire.RecipeRequest](wire.RecipeResult{Recipe: briefing}))
 	ipc.Handle(m, wire.RecipeDisable, answer[wire.RecipeRequest](wire.RecipeResult{Recipe: off}))
+	ipc.Handle(m, wire.RecipeWorld, answer[wire.Empty](wire.RecipeWorldResult{
+		Tools: []wire.RecipeTool{
+			{Name: "memory.note", Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["text"],"properties":{"text":{"type":"string"}}}`)},
+			{Name: "time.now", Input: json.RawMessage(`{"type":"object"}`)},
+		},
+		Kinds: recipe.Needs(), Loops: []string{"watch"}, Recipes: []string{"briefing"},
+	}))
 }

@@ -121,6 +121,35 @@ func (d *Daemon) recipeMethods(m *ipc.Mux) {
 	ipc.Handle(m, wire.RecipeRun, d.recipeRun)
 	ipc.Handle(m, wire.RecipeEnable, d.recipeSwitch(d.triggers.Resume))
 	ipc.Handle(m, wire.RecipeDisable, d.recipeSwitch(d.triggers.Pause))
+	ipc.Handle(m, wire.RecipeWorld, d.wireRecipeWorld)
+}
+
+// wireRecipeWorld tells a check of a file what this daemon checks its own against.
+func (d *Daemon) wireRecipeWorld(ctx context.Context, _ wire.Empty) (out wire.RecipeWorldResult, err error) {
+	w := d.recipeWorld(ctx)
+	for _, name := range slices.Sorted(maps.Keys(w.Tools)) {
+		out.Tools = append(out.Tools, wire.RecipeTool{Name: name, Input: w.Tools[name]})
+	}
+	for _, kind := range recipe.Needs() {
+		if w.Kinds(kind) {
+			out.Kinds = append(out.Kinds, kind)
+		}
+	}
+	out.Loops = w.Loops
+	known, err := d.secrets.List(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, s := range known {
+		out.Secrets = append(out.Secrets, s.Name)
+	}
+	all, err := d.recipes.List(ctx)
+	for _, s := range all {
+		if s.Recipe != nil {
+			out.Recipes = append(out.Recipes, s.Name)
+		}
+	}
+	return out, err
 }
 
 func (d *Daemon) recipeSwitch(turn func(ctx context.Context, target, by string) (trigger.Standing, error)) func(context.Context, wire.RecipeRequest) (wire.RecipeResult, error) {

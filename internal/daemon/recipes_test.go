@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,32 @@ func writeRecipe(t *testing.T, o Options, text string) {
 }
 
 const greeting = "ombud: recipe/v1\nname: greet\non: {manual: true}\ninputs: {who: {required: true}}\nsteps:\n  - notify: {title: Hello, body: \"{{ .inputs.who }}\"}\n"
+
+// A check of a file is told what the daemon holds its own files against.
+func TestWhatARecipeCanReferToIsTold(t *testing.T) {
+	t.Parallel()
+	eachStore(t, "", func(t *testing.T, c *wire.Client, o Options) {
+		writeRecipe(t, o, greeting)
+		until(t, "the recipe", func() bool { return recipeOf(t, c, "greet").State == "on" })
+		if _, err := c.SecretSet(t.Context(), wire.SecretSetRequest{Name: "hook-key", Value: []byte("a long enough value")}); err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.RecipeWorld(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		schemas := map[string]string{}
+		for _, x := range w.Tools {
+			schemas[x.Name] = string(x.Input)
+		}
+		if !strings.Contains(schemas["web.fetch"], "max_bytes") || schemas["delegate.ask"] != "" {
+			t.Errorf("tools: %v", schemas)
+		}
+		if !slices.Contains(w.Recipes, "greet") || !slices.Contains(w.Secrets, "hook-key") || !slices.Contains(w.Loops, "memory-upkeep") || len(w.Kinds) == 0 {
+			t.Errorf("recipes %q, secrets %q, loops %q, kinds %q", w.Recipes, w.Secrets, w.Loops, w.Kinds)
+		}
+	})
+}
 
 // A recipe is seen when its file comes, runs by hand, is switched off, survives a broken
 // edit, and tells when what it is granted changes.

@@ -130,3 +130,13 @@ func KarmaxVerbs() []string { return verbNames(verbs[:karmax]) }
 
 // Result reports whether a verb has a result that can be given a name.
 func Result(name string) bool { v := verbOf(name); return v != nil && v.result != nil }
+
+// Needs are the kinds of run that steps can start.
+func Needs() (out []string) {
+	for _, v := range verbs {
+		if v.needs != "" && !slices.Contains(out, v.needs) {
+			out = append(out, v.needs)
+		}
+	}
+	return out
+}

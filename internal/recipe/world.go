@@ -66,6 +66,7 @@ type World struct {
 	Kinds   func(kind string) bool     // whether a kind of run is known
 	Loops   []string                   // names
 	Secrets func(name string) bool     // whether one of that name is set
+	Recipes []string                   // names of those that are there beside the ones that are checked
 }
 
 // Check holds recipes against the world and against each other. problems are what cannot be
@@ -147,6 +148,7 @@ func (r *Recipe) target(w World, s *Step, all []*Recipe, notes *Notes) {
 	var names []string
 	switch kind {
 	case "recipe":
+		names = slices.Clone(w.Recipes)
 		for _, other := range all {
 			names = append(names, other.Name)
 		}

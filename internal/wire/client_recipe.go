@@ -26,3 +26,8 @@ func (c *Client) RecipeEnable(ctx context.Context, req RecipeRequest) (RecipeRes
 func (c *Client) RecipeDisable(ctx context.Context, req RecipeRequest) (RecipeResult, error) {
 	return call(ctx, c, RecipeDisable, req)
 }
+
+// RecipeWorld calls recipe.world: what a recipe can refer to.
+func (c *Client) RecipeWorld(ctx context.Context) (RecipeWorldResult, error) {
+	return call(ctx, c, RecipeWorld, Empty{})
+}

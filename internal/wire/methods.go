@@ -62,6 +62,7 @@ var (
 	RecipeRun     = unary[RecipeRunRequest, RecipeRunResult]("recipe.run", "starts a recipe by hand")
 	RecipeEnable  = unary[RecipeRequest, RecipeResult]("recipe.enable", "lets a recipe be started again", repeatable)
 	RecipeDisable = unary[RecipeRequest, RecipeResult]("recipe.disable", "keeps a recipe from being started by anything", repeatable)
+	RecipeWorld   = unary[Empty, RecipeWorldResult]("recipe.world", "what a recipe can refer to: tools, loops, secrets, other recipes", repeatable)
 
 	TriggersList = unary[TriggersListRequest, TriggersListResult]("triggers.list", "what can be started, and by what", repeatable)
 
@@ -180,7 +181,7 @@ func Methods() []Method {
 		DLQList.Method, DLQShow.Method, DLQReplay.Method, DLQDrop.Method,
 		ConversationsList.Method, ConversationsReset.Method,
 		MemoryList.Method, MemorySearch.Method,
-		RecipeList.Method, RecipeShow.Method, RecipeRun.Method, RecipeEnable.Method, RecipeDisable.Method,
+		RecipeList.Method, RecipeShow.Method, RecipeRun.Method, RecipeEnable.Method, RecipeDisable.Method, RecipeWorld.Method,
 		TriggersList.Method,
 		ScheduleList.Method, ScheduleAdd.Method, SchedulePause.Method, ScheduleResume.Method, ScheduleRemove.Method, ScheduleRun.Method,
 		LoopList.Method, LoopRun.Method, LoopDisable.Method, LoopEnable.Method, LoopLogs.Method, IntegrationsList.Method,

@@ -66,3 +66,18 @@ type RecipeRunRequest struct {
 type RecipeRunResult struct {
 	RunID string `json:"run_id"`
 }
+
+// RecipeTool is a tool that a step can call.
+type RecipeTool struct {
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"` // the schema of what it takes
+}
+
+// RecipeWorldResult is what a recipe can refer to outside its file.
+type RecipeWorldResult struct {
+	Tools   []RecipeTool `json:"tools"`
+	Kinds   []string     `json:"kinds"` // of work that steps can start
+	Loops   []string     `json:"loops"`
+	Secrets []string     `json:"secrets"` // names
+	Recipes []string     `json:"recipes"` // in use
+}
