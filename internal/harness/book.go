@@ -21,6 +21,8 @@ type book struct {
 	closed    bool
 	verdict   verdict
 	usageTold bool
+	seen      Usage // of responses whose total was not told yet
+	context   int64 // tokens the last response was made from
 	nanoUSD   int64
 	priced    bool
 	text      []byte   // what was said last
@@ -216,21 +218,46 @@ func (b *book) spend(c usd) {
 
 func (b *book) money() {
 	b.rec.Cost.Known = b.priced
-	b.rec.Cost.MicroUSD = b.nanoUSD/1000 + (b.nanoUSD%1000)/500
+	b.rec.Cost.MicroUSD = micro(b.nanoUSD)
 }
+
+func micro(nano int64) int64 { return nano/1000 + (nano%1000)/500 }
 
 // spent adds tokens of a step; told replaces them by a total.
 func (b *book) spent(u Usage) {
-	now := &b.rec.Usage
-	now.Input = clampAdd(now.Input, u.Input)
-	now.CacheRead = clampAdd(now.CacheRead, u.CacheRead)
-	now.CacheWrite = clampAdd(now.CacheWrite, u.CacheWrite)
-	now.Output = clampAdd(now.Output, u.Output)
-	now.Reasoning = clampAdd(now.Reasoning, u.Reasoning)
-	b.usageTold = true
+	b.rec.Usage.add(u)
+	b.usageTold, b.context = true, u.Input+u.CacheRead+u.CacheWrite
+	b.tellUse()
 }
 
-func (b *book) told(u Usage) { b.rec.Usage, b.usageTold = u, true }
+func (b *book) told(u Usage) {
+	b.rec.Usage, b.usageTold = u, true
+	b.tellUse()
+}
+
+// saw adds tokens of a response while the CLI works. What it tells of all its responses
+// later takes their place.
+func (b *book) saw(u Usage) {
+	b.seen.add(u)
+	if in := u.Input + u.CacheRead + u.CacheWrite; in > 0 {
+		b.context = in
+	}
+	b.tellUse()
+}
+
+// partial is what was used of a run that did not come to tell all of it.
+func (b *book) partial() {
+	if b.seen != (Usage{}) {
+		b.rec.Usage.add(b.seen)
+		b.seen, b.usageTold, b.rec.Usage.Partial = Usage{}, true, true
+	}
+	if b.usageTold && !b.closed {
+		b.rec.Usage.Partial = true
+	}
+	if b.rec.Usage.Partial {
+		b.rec.Usage.Context = b.context
+	}
+}
 
 // warn counts a warning.
 func (b *book) warn(kind WarningKind, detail string) {

@@ -9,9 +9,48 @@ import (
 // claude reads `claude -p --output-format stream-json --verbose`, the one object
 // of `--output-format json`, and what the two-way mode prints.
 type claude struct {
-	asked   map[string]string // permission requests: request id to tool id
-	delta   bool              // the text so far is of partial messages
-	authErr bool              // the API's last error was about the key
+	asked   map[string]string         // permission requests: request id to tool id
+	delta   bool                      // the text so far is of partial messages
+	authErr bool                      // the API's last error was about the key
+	last    map[string]claudeResponse // of the agent and of each of its sub-agents, by what called them
+}
+
+// claudeResponse is a response of the API whose use was seen.
+type claudeResponse struct {
+	id     string
+	output int64 // tokens, so far
+}
+
+type claudeUse struct {
+	Input  count `json:"input_tokens"`
+	Write  count `json:"cache_creation_input_tokens"`
+	Read   count `json:"cache_read_input_tokens"`
+	Output count `json:"output_tokens"`
+}
+
+func (u claudeUse) usage() Usage {
+	return Usage{Input: int64(u.Input), CacheRead: int64(u.Read), CacheWrite: int64(u.Write), Output: int64(u.Output)}
+}
+
+// used notes what a response used: each is told of more than once, and its output grows.
+func (c *claude) used(b *book, parent, id string, u claudeUse) {
+	parent, id = word(parent), word(id)
+	was, known := c.last[parent]
+	if id == "" || id == was.id { // more of the response under way
+		if more := int64(u.Output) - was.output; known && more > 0 {
+			c.last[parent] = claudeResponse{was.id, int64(u.Output)}
+			b.saw(Usage{Output: more})
+		}
+		return
+	}
+	if !known && len(c.last) >= maxTools {
+		return
+	}
+	if c.last == nil {
+		c.last = map[string]claudeResponse{}
+	}
+	c.last[parent] = claudeResponse{id, int64(u.Output)}
+	b.saw(u.usage())
 }
 
 type claudeLine struct {
@@ -90,12 +129,15 @@ func (c *claude) assistant(b *book, l *claudeLine) {
 		return
 	}
 	var m struct {
+		ID      string
+		Usage   claudeUse
 		Content []struct {
 			Type, Text, ID, Name string
 			Input                json.RawMessage
 		}
 	}
 	b.decode(l.Message, &m)
+	c.used(b, l.Parent, m.ID, m.Usage)
 	for _, block := range m.Content {
 		switch block.Type {
 		case "text":
@@ -153,10 +195,21 @@ func (c *claude) user(b *book, l *claudeLine) {
 // cut before the message is whole.
 func (c *claude) event(b *book, l *claudeLine) {
 	var e struct {
-		Type  string
-		Delta struct{ Type, Text string }
+		Type    string
+		Delta   struct{ Type, Text string }
+		Usage   claudeUse // of message_delta: all of the response so far
+		Message struct {
+			ID    string
+			Usage claudeUse
+		}
 	}
 	b.decode(l.Event, &e)
+	switch e.Type {
+	case "message_start":
+		c.used(b, l.Parent, e.Message.ID, e.Message.Usage)
+	case "message_delta":
+		c.used(b, l.Parent, "", e.Usage)
+	}
 	if l.Parent != "" || e.Type != "content_block_delta" || e.Delta.Type != "text_delta" {
 		return
 	}
@@ -216,24 +269,19 @@ func (c *claude) response(b *book, l *claudeLine) {
 }
 
 type claudeResult struct {
-	Subtype    string   `json:"subtype"`
-	IsError    bool     `json:"is_error"`
-	Result     string   `json:"result"`
-	Errors     []string `json:"errors"`
-	Terminal   string   `json:"terminal_reason"`
-	StopReason string   `json:"stop_reason"`
-	Status     int      `json:"api_error_status"`
-	APIError   string   `json:"api_error"`
-	Turns      count    `json:"num_turns"`
-	Cost       *usd     `json:"total_cost_usd"`
-	Usage      struct {
-		Input  count `json:"input_tokens"`
-		Write  count `json:"cache_creation_input_tokens"`
-		Read   count `json:"cache_read_input_tokens"`
-		Output count `json:"output_tokens"`
-	} `json:"usage"`
-	Models  map[string]struct{} `json:"modelUsage"`
-	Denials []struct {
+	Subtype    string              `json:"subtype"`
+	IsError    bool                `json:"is_error"`
+	Result     string              `json:"result"`
+	Errors     []string            `json:"errors"`
+	Terminal   string              `json:"terminal_reason"`
+	StopReason string              `json:"stop_reason"`
+	Status     int                 `json:"api_error_status"`
+	APIError   string              `json:"api_error"`
+	Turns      count               `json:"num_turns"`
+	Cost       *usd                `json:"total_cost_usd"`
+	Usage      claudeUse           `json:"usage"`
+	Models     map[string]struct{} `json:"modelUsage"`
+	Denials    []struct {
 		Tool  string          `json:"tool_name"`
 		ID    string          `json:"tool_use_id"`
 		Input json.RawMessage `json:"tool_input"`
@@ -244,15 +292,19 @@ func (c *claude) result(b *book, raw []byte) {
 	var r claudeResult
 	b.decode(raw, &r)
 	b.rec.Turns += int(min(r.Turns, maxNumber>>8))
-	used := Usage{Input: int64(r.Usage.Input), CacheRead: int64(r.Usage.Read), CacheWrite: int64(r.Usage.Write), Output: int64(r.Usage.Output)}
-	// A turn that was stopped tells no tokens of its own although some were used.
-	if used == (Usage{}) && len(r.Models) > 0 {
-		b.rec.Usage.Partial = true
-	}
-	b.spent(used)
 	if r.Cost != nil {
 		b.nanoUSD, b.priced, b.rec.Cost.Cumulative = int64(*r.Cost), true, true
 	}
+	used := r.Usage.usage()
+	// A turn that was stopped tells no tokens of its own although some were used.
+	if used == (Usage{}) {
+		b.rec.Usage.Partial = b.rec.Usage.Partial || len(r.Models) > 0
+		used = b.seen
+	}
+	context := b.context
+	b.seen = Usage{}
+	b.spent(used)
+	b.context = context           // of one response, and that was of all
 	for _, d := range r.Denials { // the whole list: a hook's refusal has no line of its own
 		b.call(d.ID, d.Tool, string(d.Input))
 		b.permission(Permission{ToolID: d.ID, Tool: d.Tool, Input: string(d.Input), Decision: Refusal})

@@ -141,6 +141,7 @@ func (b *book) finish(exit Exit) {
 	} else if b.rec.Error == "" {
 		b.rec.Error = cmp.Or(b.lastErr, explained(v.outcome, exit.Stderr))
 	}
+	b.partial()
 	b.rec.Usage.Known = b.usageTold
 	b.files()
 	b.money()

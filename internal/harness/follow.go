@@ -9,6 +9,7 @@ const (
 	StepText      StepKind = "text"       // the agent said something
 	StepToolBegan StepKind = "tool_began" // a tool was called
 	StepToolEnded StepKind = "tool_ended" // and has a result
+	StepUsage     StepKind = "usage"      // more is known of what was used
 )
 
 // Step is a piece of news of a run, as its record books it.
@@ -17,6 +18,9 @@ type Step struct {
 	Session string
 	Text    string // what was said; it may be a piece, or long
 	Tool    Tool   // as it is known by now
+	Model   string // of StepUsage
+	Usage   Usage  // so far
+	Cost    Cost   // so far, where the CLI tells it while it works
 }
 
 // Follow lets see be told each step while Write or Close books it. Call it before
@@ -32,6 +36,14 @@ func (b *book) tell(s Step) {
 	if b.see != nil {
 		b.see(s)
 	}
+}
+
+// tellUse tells what was used so far.
+func (b *book) tellUse() {
+	u := b.rec.Usage
+	u.Known = true
+	u.add(b.seen)
+	b.tell(Step{Kind: StepUsage, Model: b.rec.Model, Usage: u, Cost: Cost{Known: b.priced, Cumulative: b.rec.Cost.Cumulative, MicroUSD: micro(b.nanoUSD)}})
 }
 
 // said tells a text that was said, unless it is the one said last, which closing

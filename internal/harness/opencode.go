@@ -99,9 +99,9 @@ func (o *opencode) tool(b *book, l *opencodeLine) {
 func (o *opencode) finish(b *book, l *opencodeLine) {
 	b.rec.Turns++
 	t := l.Part.Tokens
+	b.spend(l.Part.Cost)
 	b.spent(Usage{Input: int64(t.Input), CacheRead: int64(t.Cache.Read), CacheWrite: int64(t.Cache.Write),
 		Output: int64(t.Output), Reasoning: int64(t.Reasoning)})
-	b.spend(l.Part.Cost)
 	switch reason := l.Part.Reason; reason {
 	case "stop":
 		b.end(verdict{outcome: Completed, reason: reason})

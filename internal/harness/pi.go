@@ -87,8 +87,8 @@ func (p *pi) message(b *book, raw json.RawMessage) {
 		b.say(text)
 	}
 	u := m.Usage
-	b.spent(Usage{Input: int64(u.Input), CacheRead: int64(u.Read), CacheWrite: int64(u.Write), Output: int64(u.Output)})
 	b.spend(u.Cost.Total)
+	b.spent(Usage{Input: int64(u.Input), CacheRead: int64(u.Read), CacheWrite: int64(u.Write), Output: int64(u.Output)})
 	if m.Stop == "error" || m.Stop == "aborted" {
 		b.rec.Usage.Partial = true // the stream was cut before its last count
 	}

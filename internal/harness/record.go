@@ -124,6 +124,16 @@ type Usage struct {
 	CacheWrite int64 `json:"cache_write,omitempty"`
 	Output     int64 `json:"output,omitempty"`
 	Reasoning  int64 `json:"reasoning,omitempty"`
+	Context    int64 `json:"context,omitempty"` // of Partial: tokens the last response that was seen was made from
+}
+
+// add adds the counts of another.
+func (u *Usage) add(v Usage) {
+	u.Input = clampAdd(u.Input, v.Input)
+	u.CacheRead = clampAdd(u.CacheRead, v.CacheRead)
+	u.CacheWrite = clampAdd(u.CacheWrite, v.CacheWrite)
+	u.Output = clampAdd(u.Output, v.Output)
+	u.Reasoning = clampAdd(u.Reasoning, v.Reasoning)
 }
 
 // Cost is money, in millionths of a US dollar, at the CLI's list prices.

@@ -254,6 +254,10 @@ func (h *held) follow(s harness.Step) {
 			h.session = true
 			h.task.Started(s.Session)
 		}
+	case harness.StepUsage:
+		if h.task.Spent != nil {
+			h.task.Spent(s.Model, s.Usage, s.Cost)
+		}
 	case harness.StepText:
 		h.notes.say(Note{Kind: NoteText, Text: s.Text})
 	case harness.StepToolBegan:

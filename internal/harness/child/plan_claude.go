@@ -30,6 +30,9 @@ type claudeServer struct {
 
 func (p *plan) claude(t *Task, r *room) {
 	p.args = []string{"-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "", "--strict-mcp-config"}
+	if t.Spent != nil {
+		p.args = append(p.args, "--include-partial-messages") // else the output of a response is not told until all have come
+	}
 	tools := claudeReads
 	switch {
 	case t.Brain:

@@ -53,6 +53,9 @@ type Task struct {
 
 	// Started is told the session once, as soon as it is known. The run waits for it.
 	Started func(session string)
+	// Spent is told what was used so far, each time the CLI lets more be known. The run waits
+	// for it.
+	Spent func(model string, u harness.Usage, c harness.Cost)
 	// Permit decides what the agent asks. It may be called by several goroutines at
 	// once, and its context ends with the run. nil: whatever is asked is refused.
 	Permit func(ctx context.Context, a Ask) Answer
@@ -151,6 +154,20 @@ type Probe struct {
 	Warning []harness.Warning // a version that was never tried
 	Login   Login
 	Detail  string // its own words about that, one line
+}
+
+// TellsUse says whether the run of a task tells what it has used while it works, and not
+// only in the end.
+func TellsUse(t Task) bool {
+	switch t.CLI {
+	case harness.Claude, harness.Pi:
+		return true
+	case harness.Codex:
+		return t.twoWay()
+	case harness.OpenCode:
+		return !t.twoWay()
+	}
+	return false
 }
 
 // Asks says whether a CLI asks for leave before it changes something. One that does
