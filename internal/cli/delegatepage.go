@@ -55,7 +55,7 @@ func delegationPage(p *page, res wire.DelegateShowResult, whole bool) {
 	}
 	if x.EndedAt > 0 {
 		t := res.Tokens
-		p.field("cost", fmt.Sprintf("%s; %d tokens in, %d out", money(x.MicroUSD, x.Priced), t.Input+t.CacheRead+t.CacheWrite, t.Output))
+		p.field("cost", fmt.Sprintf("%s; %d tokens in, %d out", costOf(x.MicroUSD, x.Priced, x.PossibleMicroUSD), t.Input+t.CacheRead+t.CacheWrite, t.Output))
 	}
 	p.field("session", x.SessionID)
 	if x.Tries > 1 {
@@ -104,6 +104,18 @@ func changesPage(p *page, res wire.DelegateShowResult) {
 				p.line("    %s", p.faint(line))
 			}
 		}
+	}
+}
+
+// costOf is money of which a part may be not known, and bounded.
+func costOf(micro int64, known bool, possible int64) string {
+	switch text := money(micro, known); {
+	case known || possible == 0:
+		return text
+	case micro == 0:
+		return text + ", perhaps " + money(possible, true)
+	default:
+		return text + ", perhaps " + money(possible, true) + " more"
 	}
 }
 

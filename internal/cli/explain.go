@@ -46,7 +46,7 @@ func explainPage(p *page, e wire.Explanation) {
 		p.field("waits for", oneLine(e.Run.WaitsFor))
 		p.field("progress", progress(e.Run.Progress))
 	}
-	p.field("cost", money(e.CostMicroUSD, e.CostKnown))
+	p.field("cost", costOf(e.CostMicroUSD, e.CostKnown, e.PossibleMicroUSD))
 	if e.Run != nil && e.Run.Error != nil {
 		p.problem("error", *e.Run.Error)
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/act"
+	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/audit"
 	"github.com/ombud-run/ombud/internal/db"

@@ -225,6 +225,7 @@ func (d *Daemon) start(ctx context.Context) error {
 		{"recipes", d.recipes.Start, plain(d.recipes.Stop)}, // before runs of them go on: what a file grants no longer is gone
 		{"signed loops", d.startSigned, d.signedWork.Close}, // the same, and no run needs a module any more when it stops
 		{"runs", d.runs.Open, d.runs.Stop},
+		{"ends of tasks", d.settleDelegations, nothing},
 		{"subscriptions", func(ctx context.Context) error { return d.events.Start(ctx, d.subscriptions()...) }, plain(d.events.Stop)},
 		{"loops", d.startLoops, nothing},
 		{"schedules", d.schedules.Start, plain(d.schedules.Stop)},

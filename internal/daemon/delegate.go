@@ -192,6 +192,15 @@ func (d *Daemon) fillDelegate(kinds *run.Kinds) error {
 	})))
 }
 
+// settleDelegations tells and books the ends of tasks that could not be told when they came.
+// What still cannot is in the log, and no reason to be without a daemon.
+func (d *Daemon) settleDelegations(ctx context.Context) error {
+	if err := d.delegations.Settle(ctx); err != nil {
+		d.log.Error("tell of the ends of tasks", "error", err)
+	}
+	return ctx.Err()
+}
+
 // harnessPrice prices tokens of a program that tells no cost.
 func (d *Daemon) harnessPrice(cli harness.Name, name string, u harness.Usage) (int64, bool) {
 	if _, m, split := strings.Cut(name, "/"); split {

@@ -206,7 +206,7 @@ func (d *Daemon) questionsOf(ctx context.Context, runID string, seen []string) (
 func wireDelegation(x delegate.Delegation) wire.Delegation {
 	return wire.Delegation{
 		RunID: x.Run, SessionID: x.Session, Harness: x.Harness, Model: x.Route.Model, Why: x.Route.Why, Subject: x.Route.Subject, Dir: x.Route.Dir,
-		Write: x.Route.Write, Background: x.Route.Background, Tries: x.Tries, Outcome: x.Outcome, MicroUSD: x.MicroUSD, Priced: x.Priced,
+		Write: x.Route.Write, Background: x.Route.Background, Tries: x.Tries, Outcome: x.Outcome, MicroUSD: x.MicroUSD, Priced: x.Priced, PossibleMicroUSD: x.Possible,
 		StartedAt: x.Started, EndedAt: x.Ended,
 	}
 }
@@ -252,6 +252,9 @@ func (d *Daemon) delegateShow(ctx context.Context, req wire.DelegateShowRequest)
 		}
 	}
 	if told {
+		if u := kept.Record.Usage; rec.State != run.Completed && !u.Cumulative {
+			out.Tokens = wire.DelegateTokens{Input: u.Input, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite, Output: u.Output}
+		}
 		showKept(&out, kept)
 	}
 	return out, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/approval"
 	"github.com/ombud-run/ombud/internal/channel/local"
 	"github.com/ombud-run/ombud/internal/checkpoint"
+	"github.com/ombud-run/ombud/internal/delegate"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/job"
@@ -179,6 +180,13 @@ func (d *Daemon) explainRun(ctx context.Context, id string, out *wire.Explanatio
 	out.Run, out.CostMicroUSD, out.CostKnown = &shown, rec.Cost, rec.CostKnown
 	if out.Steps, err = d.keptSteps(ctx, id, steps); err != nil {
 		return err
+	}
+	if rec.Kind == delegate.Kind && rec.State.Ended() {
+		x, _, _, err := d.delegations.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		out.CostMicroUSD, out.CostKnown, out.PossibleMicroUSD = x.MicroUSD, x.Priced, x.Possible
 	}
 	if answer, ok := agent.OutcomeOf(rec); ok {
 		addAnswer(answer, id, out)

@@ -74,6 +74,7 @@ type work struct {
 	token     string
 	owner     confine.Owner
 	state     string // directory of the harness
+	agent     string // whose budget pays
 	notes     []string
 }
 
@@ -240,7 +241,7 @@ func (s *Service) start(ctx context.Context, w *work, most int64) (harness.Recor
 	if err != nil {
 		return harness.Record{}, err
 	}
-	parent.Unattended = w.t.Unattended
+	parent.Unattended, w.agent = w.t.Unattended, parent.Agent
 	tools := w.t.Tools
 	if tools == nil {
 		tools = []string{} // nil would be all of them
@@ -273,11 +274,19 @@ func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Rec
 	}
 	defer done()
 	// Its session may be known to us and not to it: it died, or was ended, before it kept anything.
-	again := t.Session != "" && (w.try > 1 || child.TakesSession(t) && !w.x.Body.Usage.Known)
+	again := t.Session != "" && (w.try > 1 || child.TakesSession(t) && (!w.x.Body.Usage.Known || w.x.Body.Usage.Partial))
 	if w.try > 1 { // also in a new session: its program may have worked before we knew of the first
 		t.Prompt = "You were interrupted while you worked on the task below. Look at what is done already and go on with it.\n\n" + t.Prompt
 	}
-	rec, err := s.Starter.Run(ctx, t)
+	run, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	m, err := s.meter(ctx, w, most, end)
+	if err != nil {
+		return harness.Record{}, err
+	}
+	t.Spent = func(name string, u harness.Usage, c harness.Cost) { m.spent(context.WithoutCancel(ctx), name, u, c) }
+	rec, err := s.Starter.Run(run, t)
+	m.ended(&rec)
 	if err != nil || rec.Outcome != harness.NotStarted || !again || ctx.Err() != nil {
 		return rec, err
 	}
@@ -293,7 +302,9 @@ func (s *Service) attempt(ctx context.Context, w *work, most int64) (harness.Rec
 			return rec, err
 		}
 	}
-	return s.Starter.Run(ctx, t)
+	rec, err = s.Starter.Run(run, t)
+	m.ended(&rec)
+	return rec, err
 }
 
 // know records the program's own id of the session.

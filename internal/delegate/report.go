@@ -111,35 +111,6 @@ func refused(rec harness.Record) []harness.Permission {
 	return slices.DeleteFunc(slices.Clone(rec.Permissions), func(p harness.Permission) bool { return p.Decision != harness.Refusal })
 }
 
-// price books the difference where a program counts over its session.
-func (s *Service) price(rep *Report, w *work, rec harness.Record) {
-	rep.Total = Total{MicroUSD: rec.Cost.MicroUSD, Usage: rec.Usage}
-	rep.Usage = rec.Usage
-	if rec.Usage.Cumulative {
-		rep.Usage = since(rec.Usage, w.x.Body.Usage)
-	}
-	switch {
-	case rec.Cost.Known && rec.Cost.Cumulative:
-		rep.MicroUSD, rep.Priced = max(0, rec.Cost.MicroUSD-w.x.Body.MicroUSD), true
-	case rec.Cost.Known:
-		rep.MicroUSD, rep.Priced = rec.Cost.MicroUSD, true
-	case s.Price != nil && rec.Usage.Known:
-		rep.MicroUSD, rep.Priced = s.Price(w.h.CLI, rep.Model, rep.Usage)
-	}
-	if w.try > 1 && !rec.Cost.Cumulative {
-		w.note("what it used before it was interrupted is not in its cost")
-	}
-}
-
-// since is what was used since an earlier count of the same session.
-func since(now, was harness.Usage) harness.Usage {
-	now.Input, now.Output = max(0, now.Input-was.Input), max(0, now.Output-was.Output)
-	now.CacheRead, now.CacheWrite = max(0, now.CacheRead-was.CacheRead), max(0, now.CacheWrite-was.CacheWrite)
-	now.Reasoning = max(0, now.Reasoning-was.Reasoning)
-	now.Cumulative = false
-	return now
-}
-
 // The bounds of a check.
 const (
 	checkTime   = 10 * time.Minute

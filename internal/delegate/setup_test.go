@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,8 @@ type house struct {
 	stage     *stage
 	keys      *keyproxy.Broker
 	*Service
+	deaf   atomic.Int32                               // 1: conversations hear nothing, 2: nobody does
+	damage func(ctx context.Context, tx *db.Tx) error // done in the commit that ends a run, before the delegations see it
 
 	mu     sync.Mutex
 	parent *act.Authority
@@ -180,10 +183,16 @@ func (l listeners) IntakeTx(ctx context.Context, tx *db.Tx, in agent.Inbound) (a
 	if !in.Within.Label.Tainted() || in.Cause == "" || in.Audience != label.OperatorOnly {
 		l.h.t.Errorf("a wake of %q with the label %s, read by %q", in.Cause, in.Within.Label, in.Audience)
 	}
+	if l.h.deaf.Load() > 0 {
+		return agent.Accepted{}, fault.New(fault.Internal, "the conversation is damaged")
+	}
 	return agent.Accepted{}, l.told(ctx, tx, "told.woken", in.Cause, in.Text)
 }
 
 func (l listeners) NoticeTx(ctx context.Context, tx *db.Tx, cause, text string) error {
+	if l.h.deaf.Load() > 1 {
+		return fault.New(fault.Internal, "the conversation is damaged")
+	}
 	return l.told(ctx, tx, "told.notice", cause, text)
 }
 
@@ -243,7 +252,17 @@ func open(t testing.TB, d *db.DB, tune ...func(*Config)) *house {
 	if err := h.Register(h.tools); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []run.Kind{h.jobs.Kind(), h.RunKind(), h.ApplyKind(h.operators), {Name: "turn", TellUnknown: true, Heard: true, Handle: h.turn}} {
+	kind := h.RunKind()
+	ended := kind.Ended
+	kind.Ended = func(ctx context.Context, tx *db.Tx, rec run.Record) error {
+		if h.damage != nil {
+			if err := h.damage(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return ended(ctx, tx, rec)
+	}
+	for _, k := range []run.Kind{h.jobs.Kind(), kind, h.ApplyKind(h.operators), {Name: "turn", TellUnknown: true, Heard: true, Handle: h.turn}} {
 		if err := h.kinds.Add(k); err != nil {
 			t.Fatal(err)
 		}

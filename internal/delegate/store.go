@@ -39,7 +39,8 @@ type Delegation struct {
 	Tries                 int
 	Outcome               string // "" while it works
 	MicroUSD              int64  // what it cost
-	Priced                bool   // that is known
+	Priced                bool   // that is known, and not the least it may be
+	Possible              int64  // it may have cost beside that
 	Started, Ended        int64
 	Route                 Routed
 }
@@ -129,12 +130,12 @@ func (s *Service) change(ctx context.Context, id string, f func(x *Session)) (x 
 	return x, err
 }
 
-const columns = "run, session, harness, body, tries, outcome, cost, priced, started, ended"
+const columns = "run, session, harness, body, tries, outcome, cost, priced, possible, started, ended"
 
 func (s *Service) scan(scan func(...any) error) (x Delegation, err error) {
 	var body []byte
 	var priced int64
-	err = scan(&x.Run, &x.Session, &x.Harness, &body, &x.Tries, &x.Outcome, &x.MicroUSD, &priced, &x.Started, &x.Ended)
+	err = scan(&x.Run, &x.Session, &x.Harness, &body, &x.Tries, &x.Outcome, &x.MicroUSD, &priced, &x.Possible, &x.Started, &x.Ended)
 	if err != nil {
 		return x, err
 	}
@@ -147,7 +148,7 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, x Delegation) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "INSERT INTO delegations ("+columns+") VALUES ($1, $2, $3, $4, 0, '', 0, 0, $5, 0)", x.Run, x.Session, x.Harness, body, x.Started)
+	_, err = tx.Exec(ctx, "INSERT INTO delegations ("+columns+") VALUES ($1, $2, $3, $4, 0, '', 0, 0, 0, $5, 0)", x.Run, x.Session, x.Harness, body, x.Started)
 	return err
 }
 
@@ -224,12 +225,16 @@ func (s *Service) SessionOf(ctx context.Context, id string) (x Session, err erro
 // Typical is what the last delegations of a harness cost: the dearest of at most 20 of
 // which it is known. Without any, known is 0.
 func (s *Service) Typical(ctx context.Context, name string) (median, most int64, known int, err error) {
-	var costs []int64
 	err = s.DB.Read(ctx, func(ctx context.Context, q db.Q) error {
-		costs, err = db.All(ctx, q, db.Column[int64],
-			"SELECT cost FROM delegations WHERE harness = $1 AND ended > 0 AND priced = 1 ORDER BY started DESC LIMIT 20", name)
+		median, most, known, err = s.typical(ctx, q, name)
 		return err
 	})
+	return median, most, known, err
+}
+
+func (s *Service) typical(ctx context.Context, q db.Q, name string) (median, most int64, known int, err error) {
+	costs, err := db.All(ctx, q, db.Column[int64],
+		"SELECT cost FROM delegations WHERE harness = $1 AND ended > 0 AND priced = 1 ORDER BY started DESC LIMIT 20", name)
 	if err != nil || len(costs) == 0 {
 		return 0, 0, 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -37,10 +38,11 @@ type Report struct {
 	Answer  string          `json:"answer"` // what it said last, cut
 	Error   string          `json:"error,omitempty"`
 
-	MicroUSD int64         `json:"micro_usd"` // of this run
-	Priced   bool          `json:"priced"`    // that is known
-	Usage    harness.Usage `json:"usage"`     // of this run
-	Total    Total         `json:"total"`     // of the session, as its program told it
+	MicroUSD int64         `json:"micro_usd"`                    // of this run
+	Priced   bool          `json:"priced"`                       // that is known, and not the least it may be
+	Possible int64         `json:"possible_micro_usd,omitempty"` // it may have cost beside that
+	Usage    harness.Usage `json:"usage"`                        // of this run
+	Total    Total         `json:"total"`                        // of the session, as its program told it
 
 	Files  []Changed `json:"files,omitempty"`
 	More   int       `json:"more_files,omitempty"`
@@ -49,6 +51,9 @@ type Report struct {
 	Checks []Check   `json:"checks,omitempty"`
 	Notes  []string  `json:"notes,omitempty"`
 	Tries  int       `json:"tries"` // how often its program was started
+
+	CutOff  bool `json:"cut_off,omitempty"` // its program was ended before it told all
+	Bounded bool `json:"bounded,omitempty"` // Possible is the most there may be
 }
 
 // Total is what a program tells of a whole session.
@@ -109,39 +114,6 @@ const (
 	reserveStep = "reserve"
 )
 
-// reserve holds what the delegation may cost while it works, and returns it: its limit, or
-// what is left of the budgets above it. 0 is no limit.
-func (s *Service) reserve(ctx context.Context, r *run.Run, t Task, auth *act.Authority) (most int64, err error) {
-	out, err := r.DoTx(ctx, run.StepSpec{Name: reserveStep, Kind: "budget"}, func(ctx context.Context, tx *db.Tx) run.Outcome {
-		left, err := s.Budget.Left(ctx, tx, auth.Agent, r.ID())
-		if err != nil {
-			return run.Fail(err)
-		}
-		most := t.Limit
-		if left.Limited && left.Left > 0 && (most == 0 || left.Left < most) {
-			most = left.Left
-		}
-		_, err = s.Budget.ReserveTx(ctx, tx, budget.Reserve{
-			Run: r.ID(), Step: reserveStep, Agent: auth.Agent, Provider: t.Harness, Model: t.Model, Amount: most, Known: most > 0,
-		})
-		if err != nil {
-			return run.Fail(err)
-		}
-		held, err := json.Marshal(most)
-		if err != nil {
-			return run.Fail(err)
-		}
-		return run.Succeed(held)
-	})
-	if err == nil {
-		err = out.Err
-	}
-	if err == nil {
-		err = json.Unmarshal(out.Result, &most)
-	}
-	return most, err
-}
-
 // completed is the payload of delegation.completed, with KARMAX's keys and ours.
 type completed struct {
 	Job     string `json:"job_id"` // the run
@@ -157,16 +129,21 @@ type completed struct {
 	Model    string `json:"model,omitempty"`
 	MicroUSD int64  `json:"micro_usd"`
 	Priced   bool   `json:"priced"`
+	Possible int64  `json:"possible_micro_usd,omitempty"`
 }
 
 const maxTold = 500 // bytes of a task in its event
 
 // endedTx is part of the commit that ends a run, however it ended: what it cost and used
 // is the session's from now on, the event is there, and whoever is to hear of it is told.
+// Where that cannot be done now, Settle does it at the next start.
 func (s *Service) endedTx(ctx context.Context, tx *db.Tx, rec run.Record) error {
 	var t Task
 	if err := json.Unmarshal(rec.Input, &t); err != nil {
 		return fault.New(fault.Internal, "input of %s: %w", rec.ID, err)
+	}
+	if x, err := s.get(ctx, tx, rec.ID); err != nil || x.Ended > 0 {
+		return err
 	}
 	rep, err := s.settleTx(ctx, tx, rec, t)
 	if err != nil {
@@ -174,7 +151,7 @@ func (s *Service) endedTx(ctx context.Context, tx *db.Tx, rec run.Record) error 
 	}
 	ev := completed{
 		Job: rec.ID, Tool: CallTool, Task: fault.Cut(t.Prompt, maxTold), Status: "completed", Output: rep.Answer, Session: t.Session, Error: rep.Error,
-		Outcome: string(rep.Outcome), Harness: t.Harness, Model: t.Model, MicroUSD: rep.MicroUSD, Priced: rep.Priced,
+		Outcome: string(rep.Outcome), Harness: t.Harness, Model: t.Model, MicroUSD: rep.MicroUSD, Priced: rep.Priced, Possible: rep.Possible,
 	}
 	if rep.Outcome != harness.Completed {
 		ev.Status = "failed"
@@ -185,7 +162,34 @@ func (s *Service) endedTx(ctx context.Context, tx *db.Tx, rec run.Record) error 
 	if err != nil || !t.Background {
 		return err
 	}
-	return s.wakeTx(ctx, tx, rec, t, rep, told[0].ID)
+	why := tx.Savepoint(ctx, func(ctx context.Context, tx *db.Tx) error { return s.wakeTx(ctx, tx, rec, t, rep, told[0].ID) })
+	if why == nil || fault.Is(why, fault.Unavailable) {
+		return why
+	}
+	s.Logger.Error("tell a conversation of the end of a task", "run", rec.ID, "error", why)
+	return s.Agents.NoticeTx(ctx, tx, rec.ID, "Whoever gave this task could not be told of its end: "+fault.Cut(why.Error(), 500)+"\n\n"+rep.Text)
+}
+
+// Settle does what could not be done when runs ended. Call it at each start, before runs go on.
+func (s *Service) Settle(ctx context.Context) error {
+	var open []string
+	err := s.DB.Read(ctx, func(ctx context.Context, q db.Q) (err error) {
+		open, err = db.All(ctx, q, db.Column[string], "SELECT run FROM delegations WHERE ended = 0 ORDER BY run")
+		return err
+	})
+	for _, id := range open {
+		rec, _, unread := s.Runs.Get(ctx, id)
+		if unread == nil && !rec.State.Ended() {
+			continue
+		}
+		if unread == nil {
+			unread = s.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error { return s.endedTx(ctx, tx, rec) })
+		}
+		if unread != nil { // the others all the same
+			err = errors.Join(err, fault.New(fault.ClassOf(unread), "the end of the task %s: %w", id, unread))
+		}
+	}
+	return err
 }
 
 // settleTx books what is left to book and closes the row of the run.
@@ -194,10 +198,14 @@ func (s *Service) settleTx(ctx context.Context, tx *db.Tx, rec run.Record, t Tas
 	rep.Label = label.Join(t.Label, label.Of(label.Untrusted("harness:"+t.Harness), label.OperatorOnly))
 	if rec.State == run.Completed && len(rec.Result) > 0 {
 		if err := json.Unmarshal(rec.Result, &rep); err != nil {
-			return rep, fault.New(fault.Verification, "the report of %s: %w", rec.ID, err)
+			rep.Outcome, rep.Error = harness.Failed, "its report cannot be read: "+err.Error()
 		}
 	}
 	x, err := s.session(ctx, tx, t.Session)
+	if fault.Is(err, fault.Verification) { // its row is damaged, and the run has ended all the same
+		s.Logger.Error("the session of a task that has ended", "run", rec.ID, "session", t.Session, "error", err)
+		err = fault.New(fault.NotFound, "session %s cannot be read: %w", t.Session, err)
+	}
 	if err == nil && rec.State != run.Completed {
 		err = s.costOfEnded(ctx, tx, rec.ID, x, t, &rep)
 	}
@@ -205,11 +213,11 @@ func (s *Service) settleTx(ctx context.Context, tx *db.Tx, rec run.Record, t Tas
 	if err != nil && !lost {
 		return rep, err
 	}
+	if err := s.letGoTx(ctx, tx, rec, &rep); err != nil {
+		return rep, err
+	}
 	if rep.Text == "" {
 		rep.Text = tell(rep)
-	}
-	if err := s.letGoTx(ctx, tx, rec, rep); err != nil {
-		return rep, err
 	}
 	if !lost {
 		x.Body.MicroUSD = max(x.Body.MicroUSD, rep.Total.MicroUSD)
@@ -225,58 +233,9 @@ func (s *Service) settleTx(ctx context.Context, tx *db.Tx, rec run.Record, t Tas
 	if rep.Priced {
 		priced = 1
 	}
-	_, err = tx.Exec(ctx, "UPDATE delegations SET outcome = $1, cost = $2, priced = $3, ended = $4 WHERE run = $5",
-		string(rep.Outcome), rep.MicroUSD, priced, tx.Now(), rec.ID)
+	_, err = tx.Exec(ctx, "UPDATE delegations SET outcome = $1, cost = $2, priced = $3, possible = $4, ended = $5 WHERE run = $6",
+		string(rep.Outcome), rep.MicroUSD, priced, rep.Possible, tx.Now(), rec.ID)
 	return rep, err
-}
-
-// costOfEnded fills in what a run cost that did not come to its end, if its program told it
-// when it was ended.
-func (s *Service) costOfEnded(ctx context.Context, tx *db.Tx, runID string, x Session, t Task, rep *Report) error {
-	row, err := s.get(ctx, tx, runID)
-	if err != nil {
-		return err
-	}
-	k, told, err := s.kept(ctx, tx, runID)
-	if err != nil || !told || k.Try != row.Tries || !k.Record.Cost.Known {
-		return err
-	}
-	s.price(rep, &work{t: t, x: x, try: 1}, k.Record)
-	return nil
-}
-
-// letGoTx books what was held against the budget as what it came to: the cost, if that is
-// known; one that nobody knows, for a program that came to its end; what it may have cost,
-// for one that did not; and nothing for one that was never started.
-func (s *Service) letGoTx(ctx context.Context, tx *db.Tx, rec run.Record, rep Report) error {
-	rid, err := s.Budget.OpenOf(ctx, tx, rec.ID, reserveStep)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	started, err := s.triedTx(ctx, tx, rec.ID)
-	switch {
-	case err != nil:
-		return err
-	case !started:
-		return s.Budget.ReleaseTx(ctx, tx, rid)
-	case rec.State != run.Completed && !rep.Priced:
-		return s.Budget.PossibleTx(ctx, tx, rid)
-	}
-	u := rep.Usage
-	tokens := budget.Tokens{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
-	if err := s.Budget.TokensTx(ctx, tx, rid, tokens); err != nil {
-		return err
-	}
-	return s.Budget.CommitTx(ctx, tx, rid, rep.MicroUSD, rep.Priced)
-}
-
-// triedTx reports whether the program of a run was ever started.
-func (s *Service) triedTx(ctx context.Context, tx *db.Tx, runID string) (bool, error) {
-	x, err := s.get(ctx, tx, runID)
-	return x.Tries > 0, err
 }
 
 // wakeTx tells of the end of what went on in the background: whoever began it goes on with
@@ -306,9 +265,16 @@ func tell(r Report) string {
 		who += "/" + r.Model
 	}
 	fmt.Fprintf(&b, "%s: %s", who, cmp.Or(string(r.Outcome), "no outcome"))
-	if r.Priced {
+	switch {
+	case r.Priced:
 		fmt.Fprintf(&b, ", %s", budget.USD(r.MicroUSD))
-	} else {
+	case r.MicroUSD > 0 && r.Possible > 0:
+		fmt.Fprintf(&b, ", at least %s, perhaps %s more", budget.USD(r.MicroUSD), budget.USD(r.Possible))
+	case r.MicroUSD > 0:
+		fmt.Fprintf(&b, ", at least %s", budget.USD(r.MicroUSD))
+	case r.Possible > 0:
+		fmt.Fprintf(&b, ", cost unknown, perhaps %s", budget.USD(r.Possible))
+	default:
 		b.WriteString(", cost unknown")
 	}
 	fmt.Fprintf(&b, ", session %s\n", r.Session)

@@ -79,21 +79,22 @@ type DelegateQuestion struct {
 
 // Delegation is a task that was given to a coding agent.
 type Delegation struct {
-	RunID      string `json:"run_id"`
-	SessionID  string `json:"session_id"`
-	Harness    string `json:"harness"`
-	Model      string `json:"model,omitempty"`
-	Why        string `json:"why"` // that route
-	Subject    string `json:"subject"`
-	Dir        string `json:"dir"`
-	Write      bool   `json:"write,omitempty"`
-	Background bool   `json:"background,omitempty"`
-	Tries      int    `json:"tries"`             // how often its program was started
-	Outcome    string `json:"outcome,omitempty"` // absent while it works
-	MicroUSD   int64  `json:"micro_usd"`
-	Priced     bool   `json:"priced"`             // the cost is known
-	StartedAt  int64  `json:"started_at"`         // Unix µs
-	EndedAt    int64  `json:"ended_at,omitempty"` // Unix µs
+	RunID            string `json:"run_id"`
+	SessionID        string `json:"session_id"`
+	Harness          string `json:"harness"`
+	Model            string `json:"model,omitempty"`
+	Why              string `json:"why"` // that route
+	Subject          string `json:"subject"`
+	Dir              string `json:"dir"`
+	Write            bool   `json:"write,omitempty"`
+	Background       bool   `json:"background,omitempty"`
+	Tries            int    `json:"tries"`             // how often its program was started
+	Outcome          string `json:"outcome,omitempty"` // absent while it works
+	MicroUSD         int64  `json:"micro_usd"`
+	Priced           bool   `json:"priced"`                       // the cost is known; else it is the least it may be
+	PossibleMicroUSD int64  `json:"possible_micro_usd,omitempty"` // it may have cost beside that
+	StartedAt        int64  `json:"started_at"`                   // Unix µs
+	EndedAt          int64  `json:"ended_at,omitempty"`           // Unix µs
 }
 
 // DelegateListRequest selects delegations, newest first.

@@ -226,21 +226,22 @@ type ExplainRequest struct {
 // Explanation is the life of one message, from its arrival to the delivery of
 // its reply. What does not apply, or is not there yet, is absent.
 type Explanation struct {
-	Asked        string        `json:"asked"`                  // the id explained, "last" resolved
-	Event        *Event        `json:"event,omitempty"`        // the message as it came
-	Conversation *Conversation `json:"conversation,omitempty"` //
-	Run          *Run          `json:"run,omitempty"`          // the turn
-	Steps        []RunStep     `json:"steps"`                  // with calls, scopes, decisions, audit numbers, cost
-	Approvals    []Approval    `json:"approvals"`              // asked by it
-	Reply        string        `json:"reply,omitempty"`        // final text
-	Withheld     string        `json:"withheld,omitempty"`     // the answer that was kept from the conversation
-	Outcome      string        `json:"outcome,omitempty"`      // as in TurnResult
-	Deliveries   []Delivery    `json:"deliveries"`             // of the reply
-	Related      []Event       `json:"related"`                // other events of the same trace, in order, at most 200
-	CostMicroUSD int64         `json:"cost_microusd"`          // all together, as far as known
-	CostKnown    bool          `json:"cost_known"`             //
-	DurationUS   int64         `json:"duration_us"`            // arrival to end of the turn, or to now, µs
-	Left         []string      `json:"left"`                   // what is still to be done, for a person
+	Asked            string        `json:"asked"`                       // the id explained, "last" resolved
+	Event            *Event        `json:"event,omitempty"`             // the message as it came
+	Conversation     *Conversation `json:"conversation,omitempty"`      //
+	Run              *Run          `json:"run,omitempty"`               // the turn
+	Steps            []RunStep     `json:"steps"`                       // with calls, scopes, decisions, audit numbers, cost
+	Approvals        []Approval    `json:"approvals"`                   // asked by it
+	Reply            string        `json:"reply,omitempty"`             // final text
+	Withheld         string        `json:"withheld,omitempty"`          // the answer that was kept from the conversation
+	Outcome          string        `json:"outcome,omitempty"`           // as in TurnResult
+	Deliveries       []Delivery    `json:"deliveries"`                  // of the reply
+	Related          []Event       `json:"related"`                     // other events of the same trace, in order, at most 200
+	CostMicroUSD     int64         `json:"cost_microusd"`               // all together, as far as known
+	CostKnown        bool          `json:"cost_known"`                  //
+	PossibleMicroUSD int64         `json:"possible_microusd,omitempty"` // it may have cost beside that, of a coding agent that was ended
+	DurationUS       int64         `json:"duration_us"`                 // arrival to end of the turn, or to now, µs
+	Left             []string      `json:"left"`                        // what is still to be done, for a person
 }
 
 // Delivery is one message in the outbox.
