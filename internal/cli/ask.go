@@ -234,13 +234,12 @@ func (q *questions) told(t wire.TurnApproval) bool {
 
 // tellQuestion prints a question with the commands that answer it.
 func (a *app) tellQuestion(q wire.TurnApproval) {
-	flag := ""
-	if a.instance != "" {
-		flag = "--instance " + a.where.Name + " "
-	}
 	fmt.Fprintf(a.stderr, "%s %s\n", a.style.warn("approval needed:"), oneLine(q.Summary))
-	fmt.Fprintf(a.stderr, "  yes: ombud %sapprove %s\n", flag, q.ID)
-	fmt.Fprintf(a.stderr, "  no:  ombud %sapprove %s --deny\n", flag, q.ID)
+	for _, line := range formOf(q.Form).Lines() {
+		fmt.Fprintf(a.stderr, "  %s\n", oneLine(line))
+	}
+	fmt.Fprintf(a.stderr, "  yes: %s\n", a.approveWords(q.ID, q.Form))
+	fmt.Fprintf(a.stderr, "  no:  %s --deny\n", a.approveWords(q.ID, nil))
 }
 
 // cancelOn asks the turn to stop at the first interrupt and ends the context at

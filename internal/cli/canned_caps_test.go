@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/ombud-run/ombud/internal/fault"
@@ -115,11 +116,21 @@ func (d *fakeDaemon) approvals(context.Context, wire.ApprovalsListRequest) (wire
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for run, text := range d.state.Texts {
-		if strings.HasPrefix(text, "allow ") && d.state.Decided[run] == "" {
+		if verb, _, _ := strings.Cut(text, " "); (verb == "allow" || verb == "fill") && d.state.Decided[run] == "" {
 			q := cannedApproval()
 			q.ID, q.State, q.RunID = "apr_"+run, "open", run
+			if verb == "fill" {
+				q.Form = cannedForm()
+			}
 			out.Approvals = append(out.Approvals, q)
 		}
 	}
 	return out, nil
+}
+
+// cannedForm is what a question of the script asks to fill in.
+func cannedForm() *wire.ApprovalForm {
+	return &wire.ApprovalForm{Schema: json.RawMessage(`{"type":"object","properties":{
+		"full name":{"type":"string","title":"Who you are"},"size":{"type":"integer","minimum":1,"maximum":5},
+		"colours":{"type":"array","items":{"enum":["red","blue"]},"default":["blue"]},"sure":{"type":"boolean"}},"required":["full name","size"]}`)}
 }

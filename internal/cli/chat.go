@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/form"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -22,7 +24,8 @@ func (a *app) chatCmd() *cobra.Command {
 		short: "talk, line by line",
 		long: `Reads a line, sends it, shows the reply, and so on. Ctrl-C cancels a turn; at the
 prompt it ends the chat, as Ctrl-D does. Questions are asked right there: y or n,
-Enter leaves one open. Lines that begin with / are for ombud: /new forgets the
+Enter leaves one open; where there are fields to fill in, y asks for them, or takes
+them as y FIELD=VALUE. Lines that begin with / are for ombud: /new forgets the
 conversation so far, /status, /stop, /quit.`,
 		example:       "ombud chat\nombud chat --conversation work",
 		keepInterrupt: true,
@@ -217,15 +220,16 @@ func (t *dialogue) follow(ctx context.Context, run string) (wire.TurnResult, err
 // on, or a line that answers none of them.
 func (t *dialogue) settle(ctx context.Context, turn wire.TurnResult) (run, left string, err error) {
 	for _, q := range turn.Approvals {
-		decision, line, err := t.question(ctx, q)
+		req, line, err := t.question(ctx, q)
 		if err != nil {
 			return "", "", err
 		}
-		if decision == "" {
-			t.note("left open: ombud approve %s", q.ID)
+		if req.Decision == "" {
+			t.note("left open: %s", t.approveWords(q.ID, q.Form))
 			return "", line, nil
 		}
-		res, err := t.client.ApprovalsResolve(ctx, wire.ApprovalsResolveRequest{ID: q.ID, Decision: decision})
+		req.ID = q.ID
+		res, err := t.client.ApprovalsResolve(ctx, req)
 		if err != nil {
 			return "", "", err
 		}
@@ -241,23 +245,61 @@ func (t *dialogue) settle(ctx context.Context, turn wire.TurnResult) (run, left 
 
 // question asks until it has a yes, a no, or neither. Without a terminal a line
 // that is neither is the next message.
-func (t *dialogue) question(ctx context.Context, q wire.TurnApproval) (decision, line string, err error) {
+func (t *dialogue) question(ctx context.Context, q wire.TurnApproval) (req wire.ApprovalsResolveRequest, line string, err error) {
 	fmt.Fprintf(t.stdout, "%s %s\n", t.style.warn("approval needed:"), oneLine(q.Summary))
-	for {
-		line, err := t.next(ctx, "allow it? y, n, or Enter to leave it open: ")
-		if err != nil {
-			return "", "", err
-		}
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return wire.Approve, "", nil
-		case "n", "no":
-			return wire.Deny, "", nil
-		case "":
-			return "", "", nil
-		}
-		if !t.prompts {
-			return "", line, nil
+	f := formOf(q.Form)
+	prompt := "allow it? y, n, or Enter to leave it open: "
+	if len(f.Fields) > 0 {
+		prompt = "allow it? y with what is to be filled in (" + strings.Join(f.Example(), " ") + "), y alone to be asked, n, or Enter to leave it open: "
+		for _, line := range f.Lines() {
+			fmt.Fprintf(t.stdout, "  %s\n", oneLine(line))
 		}
 	}
+	for {
+		line, err := t.next(ctx, prompt)
+		if err != nil {
+			return req, "", err
+		}
+		word, words, filled := strings.Cut(strings.TrimSpace(line), " ")
+		switch strings.ToLower(word) {
+		case "y", "yes":
+			if filled && q.Form == nil {
+				break // it is no answer
+			}
+			req.Answer, err = t.answer(ctx, q, f, words)
+			switch {
+			case fault.Is(err, fault.Invalid):
+				t.report(err)
+				if t.prompts {
+					continue
+				}
+				return req, "", nil
+			case err != nil:
+				return req, "", err
+			}
+			req.Decision = wire.Approve
+			return req, "", nil
+		case "n", "no":
+			if !filled {
+				req.Decision = wire.Deny
+				return req, "", nil
+			}
+		case "":
+			return req, "", nil
+		}
+		if !t.prompts {
+			return req, line, nil
+		}
+	}
+}
+
+// answer is what is filled in with a yes: in the words behind it, or asked for.
+func (t *dialogue) answer(ctx context.Context, q wire.TurnApproval, f form.Form, words string) (json.RawMessage, error) {
+	switch {
+	case q.Form == nil:
+		return nil, nil
+	case words == "" && t.prompts:
+		return fillIn(f, t.note, func(question string) (string, error) { return t.next(ctx, question+" ") })
+	}
+	return f.Words(form.Split(words))
 }

@@ -152,15 +152,26 @@ func (a *app) delegateWait(ctx context.Context, run string) error {
 // ownQuestion asks a question of a coding agent here, if somebody is here.
 func (a *app) ownQuestion(ctx context.Context, ask *asker, q wire.DelegateQuestion) error {
 	a.note("approval needed: %s", oneLine(q.Summary))
+	f := formOf(q.Form)
 	if !ask.can() {
-		a.note("ombud approve %s, or ombud approve %s --deny", q.ApprovalID, q.ApprovalID)
+		for _, line := range f.Lines() {
+			a.note("  %s", line)
+		}
+		a.note("%s, or %s --deny", a.approveWords(q.ApprovalID, q.Form), a.approveWords(q.ApprovalID, nil))
 		return nil
 	}
-	decision := wire.Deny
+	req := wire.ApprovalsResolveRequest{ID: q.ApprovalID, Decision: wire.Deny}
 	if ask.yes("allow it?") {
-		decision = wire.Approve
+		req.Decision = wire.Approve
+		if q.Form != nil {
+			var err error
+			if req.Answer, err = ask.fill(f, ""); err != nil {
+				a.note("left open: %s", a.approveWords(q.ApprovalID, q.Form))
+				return nil
+			}
+		}
 	}
-	_, err := a.client.ApprovalsResolve(ctx, wire.ApprovalsResolveRequest{ID: q.ApprovalID, Decision: decision})
+	_, err := a.client.ApprovalsResolve(ctx, req)
 	if fault.Is(err, fault.Conflict) {
 		a.note("it was decided meanwhile")
 		return nil

@@ -169,7 +169,11 @@ func moments(p *page, e wire.Explanation) []moment {
 			if q.Note != "" {
 				text += ": " + oneLine(q.Note)
 			}
-			out = append(out, moment{at: q.ResolvedAt, what: "answer", text: text})
+			m := moment{at: q.ResolvedAt, what: "answer", text: text}
+			if len(q.Answer) > 0 {
+				m.below = append(m.below, p.faint("filled in: "+oneLine(string(q.Answer))))
+			}
+			out = append(out, m)
 		}
 	}
 	if r := e.Run; r != nil && r.EndedAt > 0 {

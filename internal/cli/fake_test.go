@@ -26,6 +26,7 @@ import (
 //	die TEXT       the daemon dies while the turn runs; its next life replies TEXT
 //	lose TEXT      the daemon dies before it answers message.send, the first time
 //	allow TEXT     asks for an approval, then replies TEXT, or "no" if denied
+//	fill TEXT      asks for an approval with a form, then replies what was filled in
 //	end OUTCOME [CLASS]
 //	hang           until it is cancelled
 //
@@ -45,6 +46,7 @@ type fakeState struct {
 	Keys     map[string]string // key → run
 	Texts    map[string]string // run → text
 	Decided  map[string]string // run → decision
+	Filled   map[string]string // run → what was filled in
 	Canceled map[string]bool   // run
 	Died     map[string]bool   // text it died of
 	Sent     int               // message.send requests
@@ -107,7 +109,7 @@ func fakeTrouble(kind, dir string) error {
 
 func (d *fakeDaemon) load() error {
 	d.state = fakeState{
-		Keys: map[string]string{}, Texts: map[string]string{}, Decided: map[string]string{},
+		Keys: map[string]string{}, Texts: map[string]string{}, Decided: map[string]string{}, Filled: map[string]string{},
 		Canceled: map[string]bool{}, Died: map[string]bool{},
 	}
 	raw, err := os.ReadFile(d.path)
@@ -220,7 +222,9 @@ func (d *fakeDaemon) watch(ctx context.Context, req wire.TurnWatchRequest, send 
 		}
 		d.dies(text)
 	case "allow":
-		return d.watchApproval(ctx, res, send)
+		return d.watchApproval(ctx, res, nil, send)
+	case "fill":
+		return d.watchApproval(ctx, res, cannedForm(), send)
 	case "end":
 		outcome, class, _ := strings.Cut(rest, " ")
 		res.Outcome, res.Reply = outcome, ""
@@ -237,21 +241,24 @@ func (d *fakeDaemon) watch(ctx context.Context, req wire.TurnWatchRequest, send 
 	return res, fault.New(fault.NotFound, "no run %s", req.RunID)
 }
 
-func (d *fakeDaemon) watchApproval(ctx context.Context, res wire.TurnResult, send func(wire.TurnNote) error) (wire.TurnResult, error) {
+func (d *fakeDaemon) watchApproval(ctx context.Context, res wire.TurnResult, f *wire.ApprovalForm, send func(wire.TurnNote) error) (wire.TurnResult, error) {
 	decided := func(s *fakeState) bool { return s.Decided[res.RunID] != "" }
 	d.mu.Lock()
 	open := !decided(&d.state)
 	d.mu.Unlock()
 	if open {
-		if err := send(wire.TurnApproval{ID: "apr_" + res.RunID, Summary: "write notes.txt (12 bytes)"}); err != nil {
+		if err := send(wire.TurnApproval{ID: "apr_" + res.RunID, Summary: "write notes.txt (12 bytes)", Form: f}); err != nil {
 			return res, err
 		}
 	}
 	err := d.until(ctx, decided)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.state.Decided[res.RunID] == wire.Deny {
+	switch {
+	case d.state.Decided[res.RunID] == wire.Deny:
 		res.Reply = "no"
+	case f != nil:
+		res.Reply = d.state.Filled[res.RunID]
 	}
 	return res, err
 }
@@ -259,13 +266,24 @@ func (d *fakeDaemon) watchApproval(ctx context.Context, res wire.TurnResult, sen
 func (d *fakeDaemon) resolve(_ context.Context, req wire.ApprovalsResolveRequest) (wire.ApprovalsResolveResult, error) {
 	run := strings.TrimPrefix(req.ID, "apr_")
 	var res wire.ApprovalsResolveResult
+	var wrong error
 	d.change(func(s *fakeState) {
-		if _, ok := s.Texts[run]; !ok || s.Decided[run] != "" {
+		text, ok := s.Texts[run]
+		if !ok || s.Decided[run] != "" {
 			return
 		}
+		if res.RunID = run; req.Decision == wire.Approve && strings.HasPrefix(text, "fill ") {
+			var answer json.RawMessage
+			if answer, wrong = formOf(cannedForm()).Check(req.Answer); wrong != nil {
+				return
+			}
+			s.Filled[run] = string(answer)
+		}
 		s.Decided[run] = req.Decision
-		res.RunID = run
 	})
+	if wrong != nil {
+		return res, wrong
+	}
 	if res.RunID == "" {
 		return res, fault.New(fault.NotFound, "no open approval %s", req.ID).WithHint("ombud inbox")
 	}

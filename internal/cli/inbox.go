@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/wire"
 )
 
@@ -25,13 +26,13 @@ func (a *app) inboxCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.show("inbox/1", res, func(p *page) { inboxPage(p, res.Approvals, res.Notices) })
+		return a.show("inbox/1", res, func(p *page) { a.inboxPage(p, res.Approvals, res.Notices) })
 	})
 	c.Flags().BoolVar(&all, "all", false, "decided ones too")
 	return c
 }
 
-func inboxPage(p *page, list []wire.Approval, notices []string) {
+func (a *app) inboxPage(p *page, list []wire.Approval, notices []string) {
 	for _, n := range notices {
 		p.line("%s", p.warn(oneLine(n)))
 	}
@@ -51,6 +52,9 @@ func inboxPage(p *page, list []wire.Approval, notices []string) {
 		}
 		p.line("%s  %s", p.strong(oneLine(q.ID)), oneLine(q.Summary))
 		p.approvalFields(q)
+		if q.State == "open" && len(formOf(q.Form).Fields) > 0 {
+			p.field("  answer", a.approveWords(q.ID, q.Form))
+		}
 	}
 	p.line("")
 	p.line("%s", p.faint("ombud approve ID, or ombud approve ID --deny; the beginning of an id is enough"))
@@ -74,6 +78,7 @@ func (p *page) approvalFields(q wire.Approval) {
 		}
 		p.field(name+" ", oneLine(r.Text))
 	}
+	p.formFields(q.Form)
 	if q.Conversation != "" {
 		p.field("  in", q.Conversation)
 	}
@@ -85,6 +90,7 @@ func (p *page) approvalFields(q wire.Approval) {
 	if q.State != "open" {
 		p.field("  state", fmt.Sprintf("%s %s %s", q.State, p.clock(q.ResolvedAt), q.Resolver))
 		p.field("  note", oneLine(q.Note))
+		p.field("  answer", oneLine(string(q.Answer)))
 	}
 }
 
@@ -97,21 +103,32 @@ func (a *app) held(ctx context.Context) bool {
 
 func (a *app) approveCmd() *cobra.Command {
 	var deny, noWait bool
-	var note, stream string
+	var note, stream, answer string
 	var h holds
-	c := a.command(spec{
-		use:   "approve ID",
+	var c *cobra.Command
+	c = a.command(spec{
+		use:   "approve ID [FIELD=VALUE…]",
 		short: "say yes or no to a question in the inbox",
 		long: `Decides a question, once. What waited for it goes on, and its reply is shown as ask
 does, with the same exit codes; --no-wait returns at once. --for-conversation and
 --always leave a standing approval of what the call needs, which is shown first and
-taken back with ombud caps revoke.`,
+taken back with ombud caps revoke.
+
+Some questions have fields to fill in, which ombud inbox shows. Give them as
+FIELD=VALUE: yes or no, a list with commas or by saying its field again. Where there
+is one field, its value alone will do; --answer takes the whole as JSON. Without any,
+a terminal is asked for the fields one by one. What does not fit decides nothing.`,
 		example: `ombud approve apr_0197a3
+ombud approve apr_0197a3 name="Ada Lovelace" size=2 colours=red,blue
 ombud approve apr_0197a3 --deny --note "not that file"
 ombud approve apr_0197a3 --for-conversation`,
-		args:          cobra.ExactArgs(1),
+		args:          cobra.MinimumNArgs(1),
 		keepInterrupt: true,
 	}, func(ctx context.Context, args []string) error {
+		given := c.Flags().Changed("answer")
+		if deny && (given || len(args) > 1) {
+			return fault.New(fault.Usage, "a no fills nothing in").WithHint("say why with --note")
+		}
 		live, err := a.streams(stream)
 		if err != nil {
 			return err
@@ -126,9 +143,14 @@ ombud approve apr_0197a3 --for-conversation`,
 		if req.Standing, err = a.standing(ctx, &h, args[0], deny); err != nil {
 			return err
 		}
+		if !deny {
+			if req.Answer, err = a.answerOf(ctx, args[0], args[1:], answer, given); err != nil {
+				return err
+			}
+		}
 		res, err := a.client.ApprovalsResolve(ctx, req)
 		if err != nil {
-			return err
+			return a.unanswered(ctx, args[0], err)
 		}
 		held := a.held(ctx)
 		if noWait || res.RunID == "" || held {
@@ -148,6 +170,7 @@ ombud approve apr_0197a3 --for-conversation`,
 	c.Flags().BoolVar(&deny, "deny", false, "say no")
 	h.flags(c)
 	c.Flags().StringVar(&note, "note", "", "why; told to the agent and recorded")
+	c.Flags().StringVar(&answer, "answer", "", "what is filled in, as a JSON object")
 	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for what goes on")
 	a.streamFlag(c, &stream)
 	return c
