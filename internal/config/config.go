@@ -146,6 +146,8 @@ type Delegate struct {
 	Timeout time.Duration // 30m one may work
 	Quiet   time.Duration // 10m without a word from it
 	Limit   Limit         // of one
+
+	CheckNetwork string // of checks: none or proxy
 }
 
 // Harness is a coding agent. One of the names of the programs that are known is that program.

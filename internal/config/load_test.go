@@ -68,7 +68,7 @@ func TestNothingWrittenIsTheDefaults(t *testing.T) {
 		Roles:     map[string]Role{},
 		Loops:     map[string]Loop{},
 		Recipes:   Recipes{Files: []string{}, Webhooks: map[string]string{}},
-		Delegate:  Delegate{Admit: []string{}, Timeout: 30 * time.Minute, Quiet: 10 * time.Minute, Limit: Limit{true, 5e6}},
+		Delegate:  Delegate{Admit: []string{}, Timeout: 30 * time.Minute, Quiet: 10 * time.Minute, Limit: Limit{true, 5e6}, CheckNetwork: NetworkNone},
 		Harnesses: map[string]Harness{},
 		Turn:      Turn{32, 64, 120 * time.Second},
 		Approvals: Approvals{10 * time.Minute, 24 * time.Hour},

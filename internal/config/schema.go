@@ -148,6 +148,8 @@ func table() []entry {
 			doc: "After how long without a word from it a coding agent is ended, 1s to 24h."},
 		{path: "delegate.usd", def: text("5"), set: put(func(c *Config) *Limit { return &c.Delegate.Limit }, parseLimit),
 			doc: "US dollars one delegation may cost, or none. The budgets hold too. Programs that cannot be told stop later."},
+		{path: "delegate.checks.network", def: text(NetworkNone), set: put(func(c *Config) *string { return &c.Delegate.CheckNetwork }, oneOf(NetworkNone, NetworkProxy)),
+			doc: "What a check of what a coding agent wrote may reach: none, or proxy, which is what that agent may."},
 		{path: "harnesses.*.program", def: text(auto), set: each(harnesses, func(h *Harness) *string { return &h.Program }, parseAutoPath),
 			doc: "Where the program of claude, codex, gemini, opencode or pi is: an absolute path; auto looks in PATH and where npm puts them."},
 		{path: "harnesses.*.acp", def: items(), set: each(harnesses, func(h *Harness) *[]string { return &h.ACP }, parseCommand),

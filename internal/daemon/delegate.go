@@ -154,6 +154,7 @@ func (d *Daemon) openDelegate(cfg config.Config, home string) error {
 		State: filepath.Join(in.DataDir, "harness"), Trees: filepath.Join(in.DataDir, "worktrees"), Workspace: d.workspace(cfg),
 		Socket: in.AgentSocket(), Path: strings.Join(d.programDirs(), string(filepath.ListSeparator)),
 	}
+	c.Caches, c.CheckNetwork = toolCaches(d.o.Environment, config.Home()), network(cfg.Delegate.CheckNetwork)
 	for _, h := range c.Harnesses {
 		know(d.hide, d.log, h.Variable, []byte(h.Key)) // where it is not held, its own commands can see it and say it
 	}
@@ -176,6 +177,31 @@ func (d *Daemon) openDelegate(cfg config.Config, home string) error {
 	d.keys = keyproxy.New(keyproxy.Config{Hide: d.hide, Logger: d.log})
 	d.delegations = delegate.New(&d.delegateDeps, c)
 	return nil
+}
+
+// toolCaches are where toolchains keep what they have downloaded for the operator.
+func toolCaches(env config.Environment, home string) (out []delegate.Cache) {
+	modules := cmp.Or(env.Named("GOMODCACHE").Reveal(), joined(env.Named("GOPATH").Reveal(), "pkg", "mod"), joined(home, "go", "pkg", "mod"))
+	for _, c := range []delegate.Cache{
+		{Variable: "GOMODCACHE", Dir: modules},
+		{Variable: "CARGO_HOME", Dir: cmp.Or(env.Named("CARGO_HOME").Reveal(), joined(home, ".cargo"))},
+		{Variable: "RUSTUP_HOME", Dir: cmp.Or(env.Named("RUSTUP_HOME").Reveal(), joined(home, ".rustup"))},
+		{Variable: "NVM_DIR", Dir: cmp.Or(env.Named("NVM_DIR").Reveal(), joined(home, ".nvm"))},
+		{Variable: "PYENV_ROOT", Dir: cmp.Or(env.Named("PYENV_ROOT").Reveal(), joined(home, ".pyenv"))},
+	} {
+		if st, err := os.Stat(c.Dir); filepath.IsAbs(c.Dir) && err == nil && st.IsDir() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// joined is a path below a directory, "" where there is none.
+func joined(dir string, below ...string) string {
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(append([]string{filepath.SplitList(dir)[0]}, below...)...)
 }
 
 // fillDelegate gives the delegations what they use.

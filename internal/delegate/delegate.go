@@ -11,6 +11,7 @@ import (
 	"github.com/ombud-run/ombud/internal/agent"
 	"github.com/ombud-run/ombud/internal/budget"
 	"github.com/ombud-run/ombud/internal/checkpoint"
+	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/eventlog"
 	"github.com/ombud-run/ombud/internal/harness"
@@ -82,6 +83,9 @@ type Config struct {
 	Socket    string // of agents
 	Shell     string // that runs checks, absolute; "" where there is none
 	Path      string // directories a check finds programs in, as in PATH
+
+	Caches       []Cache         // of toolchains, that checks read
+	CheckNetwork confine.Network // of checks; none unless it is set
 }
 
 // Service is the delegations of one store.

@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ombud-run/ombud/internal/act"
-	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
-	"github.com/ombud-run/ombud/internal/supervise"
 )
 
 // maxAnswer bounds the answer in a report, in bytes; the whole is kept with the run.
@@ -109,51 +105,6 @@ func (r Report) size() int {
 // refused are the permissions that were not given.
 func refused(rec harness.Record) []harness.Permission {
 	return slices.DeleteFunc(slices.Clone(rec.Permissions), func(p harness.Permission) bool { return p.Decision != harness.Refusal })
-}
-
-// The bounds of a check.
-const (
-	checkTime   = 10 * time.Minute
-	checkOutput = 4 << 10
-)
-
-// check1 runs one command where a delegation wrote, behind the same walls and without a network.
-func (s *Service) check1(ctx context.Context, w *work, command string) Check {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	out := &supervise.Tail{Most: checkOutput}
-	tree := w.x.Body.Tree
-	dir, err := tree.place()
-	if err != nil {
-		return Check{Command: command, How: "it did not run: " + err.Error()}
-	}
-	home := s.checksOf(w.h, w.x.ID) // what a compiler keeps is kept from one check of a session to its next, and no session forges the checks of another
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return Check{Command: command, How: "it did not run: " + err.Error()}
-	}
-	p := confine.ShellProfile(tree.Path)
-	p.Name, p.Write, p.Read = "check", append(p.Write, home), append(p.Read, tree.Common)
-	j, err := s.Launcher.Start(ctx, confine.Spec{
-		Path: s.cfg.Shell, Args: []string{"sh", "-c", command}, Dir: dir, Stdout: out, Stderr: out, Profile: p, Owner: w.owner,
-		Env: []string{"PATH=" + s.cfg.Path, "HOME=" + home, "LC_ALL=C.UTF-8", "TERM=dumb", "CI=true"},
-	})
-	if err != nil {
-		return Check{Command: command, How: "it did not run: " + err.Error()}
-	}
-	select {
-	case <-j.Done():
-	case <-ctx.Done():
-		j.Stop()
-	}
-	exit, err := j.Wait()
-	c := Check{Command: command, How: exit.String(), OK: err == nil && exit.Code == 0 && exit.Signal == "", Output: strings.ToValidUTF8(strings.TrimSpace(out.String()), "\uFFFD")}
-	switch {
-	case ctx.Err() != nil:
-		c.OK, c.How = false, "it did not end within "+checkTime.String()
-	case err != nil:
-		c.How = err.Error()
-	}
-	return c
 }
 
 // middle returns the median and the most of what is not empty.
