@@ -221,13 +221,19 @@ func delegationError(res wire.DelegateShowResult) error {
 
 func (a *app) delegateListCmd() *cobra.Command {
 	var req wire.DelegateListRequest
-	c := a.command(spec{use: "list", short: "tasks that were given to coding agents, newest first", example: "ombud delegate list"},
+	c := a.command(spec{
+		use: "list", short: "tasks that were given to coding agents, newest first, and the worktrees there are", example: "ombud delegate list",
+	},
 		func(ctx context.Context, _ []string) error {
+			req.Worktrees = true
 			res, err := a.client.DelegateList(ctx, req)
 			if err != nil {
 				return err
 			}
-			return a.show("delegate-list/1", res, func(p *page) { delegationsTable(p, res.Delegations) })
+			return a.show("delegate-list/1", res, func(p *page) {
+				delegationsTable(p, res.Delegations)
+				worktreesTable(p, res.Worktrees)
+			})
 		})
 	limitFlag(c.Flags(), &req.Limit, 1000, "how many to list (default 20, at most 1000)")
 	return c
@@ -286,24 +292,6 @@ func (a *app) delegateApplyCmd() *cobra.Command {
 		return a.show("delegate-apply/1", res, func(p *page) {
 			p.line("%s changed in %s", plural(int64(res.Files), "file"), oneLine(res.Repository))
 			p.line("%s", p.faint("take this back with: ombud undo "+res.RunID))
-		})
-	})
-}
-
-func (a *app) delegateDropCmd() *cobra.Command {
-	return a.command(spec{
-		use: "drop SESSION", short: "forget a session and remove its worktree",
-		long: "What its tasks told stays, their patches too.", example: "ombud delegate drop ses_0197a3", args: cobra.ExactArgs(1),
-	}, func(ctx context.Context, args []string) error {
-		res, err := a.client.DelegateDrop(ctx, wire.DelegateDropRequest{SessionID: args[0]})
-		if err != nil {
-			return err
-		}
-		return a.show("delegate-drop/1", res, func(p *page) {
-			p.line("%s is forgotten", res.SessionID)
-			if res.Worktree != "" {
-				p.line("%s was removed", oneLine(res.Worktree))
-			}
 		})
 	})
 }

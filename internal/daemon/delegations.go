@@ -33,15 +33,16 @@ func (d *Daemon) delegateMethods(m *ipc.Mux) {
 		if limit <= 0 {
 			limit = 20
 		}
-		out.Delegations, err = d.wireDelegations(ctx, min(limit, 1000))
+		if out.Delegations, err = d.wireDelegations(ctx, min(limit, 1000)); err != nil || !req.Worktrees {
+			return out, err
+		}
+		trees, err := d.delegations.Worktrees(ctx)
+		out.Worktrees = wireWorktrees(trees)
 		return out, err
 	})
 	ipc.Handle(m, wire.DelegateShow, d.delegateShow)
 	ipc.Handle(m, wire.DelegateApply, d.delegateApply)
-	ipc.Handle(m, wire.DelegateDrop, func(ctx context.Context, req wire.DelegateDropRequest) (wire.DelegateDropResult, error) {
-		x, err := d.delegations.Drop(ctx, req.SessionID)
-		return wire.DelegateDropResult{SessionID: x.ID, Worktree: x.Body.Tree.Path}, err
-	})
+	ipc.Handle(m, wire.DelegateDrop, d.delegateDrop)
 	ipc.Handle(m, wire.HarnessList, func(context.Context, wire.Empty) (out wire.HarnessListResult, err error) {
 		for _, h := range d.delegations.Harnesses() {
 			out.Harnesses = append(out.Harnesses, wire.Harness{

@@ -50,7 +50,7 @@ func (d *Daemon) doctor(ctx context.Context) []wire.Check {
 	} else {
 		add("tools.quarantine", "ok", fmt.Sprintf("%d tools, none in quarantine", len(d.tools.List())), "")
 	}
-	out = append(out, d.processCheck(), d.serverCheck(), d.recipeCheck(), d.signedCheck())
+	out = append(out, d.processCheck(), d.serverCheck(), d.recipeCheck(), d.signedCheck(), d.worktreeCheck(ctx))
 	if n := d.act.Abandoned(); n > 0 {
 		add("tools.abandoned", "warn", fmt.Sprintf("%d calls run on though their time is over", n), "restart the daemon to be rid of them")
 	} else {

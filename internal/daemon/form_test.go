@@ -28,7 +28,9 @@ func addAsking(t *testing.T, d *Daemon) {
 		Form: func(json.RawMessage) json.RawMessage {
 			return json.RawMessage(`{"properties":{"name":{"type":"string","title":"Who\u202e you are"},"colour":{"oneOf":[{"const":"r","title":"Red"}],"default":"r"}},"required":["name"]}`)
 		},
-	}, func(_ context.Context, in tool.Invocation) (tool.Output, error) { return tool.Output{Text: "said " + string(in.Said)}, nil })
+	}, func(_ context.Context, in tool.Invocation) (tool.Output, error) {
+		return tool.Output{Text: "said " + string(in.Said)}, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

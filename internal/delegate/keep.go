@@ -141,9 +141,8 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 		return x, fault.New(fault.Conflict, "session %s is kept by another machine or another home", x.ID)
 	}
 	err = s.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
-		var busy int
-		err := tx.QueryRow(ctx, "SELECT count(*) FROM delegations WHERE session = $1 AND ended = 0", x.ID).Scan(&busy)
-		if err == nil && busy > 0 {
+		busy, err := busyIn(ctx, tx, x.ID)
+		if err == nil && busy {
 			err = fault.New(fault.Conflict, "session %s is worked in", x.ID).WithHint("wait for its run, or stop it: ombud runs cancel")
 		}
 		if err == nil {

@@ -99,12 +99,14 @@ type Delegation struct {
 
 // DelegateListRequest selects delegations, newest first.
 type DelegateListRequest struct {
-	Limit int `json:"limit,omitempty"` // 0: 20, at most 1,000
+	Limit     int  `json:"limit,omitempty"`     // 0: 20, at most 1,000
+	Worktrees bool `json:"worktrees,omitempty"` // tell the worktrees too, which looks at all of their files
 }
 
 // DelegateListResult answers delegate.list.
 type DelegateListResult struct {
-	Delegations []Delegation `json:"delegations"`
+	Delegations []Delegation       `json:"delegations"`
+	Worktrees   []DelegateWorktree `json:"worktrees,omitempty"` // of all sessions here, the one that was used longest ago first
 }
 
 // DelegateShowRequest names a delegation.
@@ -179,13 +181,28 @@ type DelegateApplyResult struct {
 
 // DelegateDropRequest forgets a session.
 type DelegateDropRequest struct {
-	SessionID string `json:"session_id"`
+	SessionID string `json:"session_id,omitempty"`
+	OlderS    int64  `json:"older_s,omitempty"` // in the place of a session: all whose worktree nobody used for so many seconds
+	Force     bool   `json:"force,omitempty"`   // of OlderS: also what was never applied
+	DryRun    bool   `json:"dry_run,omitempty"` // of OlderS: only tell
 }
 
 // DelegateDropResult says what was removed.
 type DelegateDropResult struct {
+	SessionID string             `json:"session_id,omitempty"`
+	Worktree  string             `json:"worktree,omitempty"`
+	Older     []DelegateWorktree `json:"older,omitempty"` // with what was kept of them
+}
+
+// DelegateWorktree is the worktree of a session.
+type DelegateWorktree struct {
 	SessionID string `json:"session_id"`
-	Worktree  string `json:"worktree,omitempty"`
+	Path      string `json:"path"`
+	Dir       string `json:"dir"`            // where the session works
+	CreatedAt int64  `json:"created_at"`     // Unix µs
+	UsedAt    int64  `json:"used_at"`        // Unix µs, by its last task
+	Bytes     int64  `json:"bytes"`          // with what its checks keep
+	Kept      string `json:"kept,omitempty"` // why it is not dropped
 }
 
 // Harness is a coding agent that is set up.

@@ -1,0 +1,103 @@
+package delegate
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/db/dbtest"
+	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/harness/child"
+)
+
+// TestOldWorktreesGoUnlessTheyHoldSomething that was never applied, or are worked in.
+func TestOldWorktreesGoUnlessTheyHoldSomething(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := open(t, d)
+		repo(t, h.cfg.Workspace)
+		working, release := make(chan struct{}), make(chan struct{})
+		h.stage.play(func(ctx context.Context, task child.Task) (harness.Record, error) {
+			name, _, _ := strings.Cut(task.Prompt, " ")
+			switch name {
+			case "empty":
+			case "busy":
+				close(working)
+				<-release
+			default:
+				write(t, task.Dir, name+".txt", "made\n")
+			}
+			return done(task, "built", 10), nil
+		})
+		session := func(prompt string) Delegation {
+			h.call(CallTool, callInput{Prompt: prompt, Harness: "claude", Write: true})
+			x, _ := h.last()
+			return x
+		}
+		empty, open, applied, gone := session("empty"), session("open"), session("applied"), session("gone")
+		run, err := h.Apply(t.Context(), applied.Run)
+		if err == nil {
+			_, err = h.Runs.Wait(t.Context(), run)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := h.SessionOf(t.Context(), gone.Session)
+		if err == nil {
+			err = os.RemoveAll(x.Body.Tree.Path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		busy := h.begin(CallTool, callInput{Prompt: "busy", Harness: "claude", Write: true})
+		<-working
+		list, err := h.List(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		atWork := list[0].Session
+		now := d.Time() + 1
+		drop := func(before int64, force, dry bool) map[string]string {
+			t.Helper()
+			got, err := h.DropOlder(t.Context(), before, force, dry)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := map[string]string{}
+			for _, w := range got {
+				kept[w.Session] = w.Kept
+			}
+			return kept
+		}
+		if got := drop(1, false, false); len(got) != 0 {
+			t.Errorf("before the first there are %v", got)
+		}
+		for _, dry := range []bool{true, false} {
+			got := drop(now, false, dry)
+			if len(got) != 5 || got[empty.Session] != "" || got[applied.Session] != "" || got[gone.Session] != "" ||
+				!strings.Contains(got[open.Session], "not applied") || !strings.Contains(got[atWork], "worked in") {
+				t.Errorf("dry %v: %v", dry, got)
+			}
+			trees, err := h.Worktrees(t.Context())
+			if want := map[bool]int{true: 5, false: 2}[dry]; err != nil || len(trees) != want || trees[0].Bytes == 0 {
+				t.Errorf("dry %v: %d are left, %+v, %v", dry, len(trees), trees, err)
+			}
+		}
+		if got := drop(now, true, false); len(got) != 2 || got[open.Session] != "" || got[atWork] == "" {
+			t.Errorf("by force: %v", got)
+		}
+		for _, x := range []Delegation{empty, open, applied, gone} {
+			if _, err := h.SessionOf(t.Context(), x.Session); !fault.Is(err, fault.NotFound) {
+				t.Errorf("session %s: %v", x.Session, err)
+			}
+		}
+		close(release)
+		h.end(busy)
+		if got := git(t, h.cfg.Workspace, "worktree", "list"); strings.Count(got, "\n") != 2 {
+			t.Errorf("git knows of\n%s", got)
+		}
+	})
+}
