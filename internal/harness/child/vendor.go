@@ -15,7 +15,7 @@ type Vendor struct {
 
 // provider is one that opencode and pi both know, by the name both give it.
 type provider struct {
-	opencode, pi string // its documented address, as each takes it
+	opencode, pi string // its documented address, as each takes it; "" where that was not seen to work
 	place        keyproxy.Place
 	variable     string // pi finds its key in, where no other is named
 }
@@ -26,7 +26,7 @@ var providers = map[string]provider{
 	"google":     {"https://generativelanguage.googleapis.com/v1beta", "https://generativelanguage.googleapis.com/v1beta", keyproxy.XGoogAPIKey, "GEMINI_API_KEY"},
 	"openrouter": {"https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1", keyproxy.Bearer, "OPENROUTER_API_KEY"},
 	"groq":       {"https://api.groq.com/openai/v1", "https://api.groq.com/openai/v1", keyproxy.Bearer, "GROQ_API_KEY"},
-	"mistral":    {"https://api.mistral.ai/v1", "https://api.mistral.ai", keyproxy.Bearer, "MISTRAL_API_KEY"},
+	"mistral":    {"", "https://api.mistral.ai", keyproxy.Bearer, "MISTRAL_API_KEY"},
 	"deepseek":   {"https://api.deepseek.com", "https://api.deepseek.com", keyproxy.Bearer, "DEEPSEEK_API_KEY"},
 	"xai":        {"https://api.x.ai/v1", "https://api.x.ai/v1", keyproxy.Bearer, "XAI_API_KEY"},
 	"cerebras":   {"https://api.cerebras.ai/v1", "https://api.cerebras.ai/v1", keyproxy.Bearer, "CEREBRAS_API_KEY"},

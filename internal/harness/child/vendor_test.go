@@ -54,6 +54,9 @@ func TestWhereAKeyIsGood(t *testing.T) {
 	b := keyproxy.New(keyproxy.Config{})
 	for name, p := range providers {
 		for _, base := range []string{p.opencode, p.pi} {
+			if base == "" {
+				continue
+			}
 			l, err := b.Lend("run", keyproxy.Upstream{Base: base, Place: p.place}, "some-key")
 			if err != nil || !strings.HasPrefix(base, "https://") {
 				t.Errorf("%s: %s: %v", name, base, err)

@@ -201,12 +201,12 @@ type api interface {
 
 func apiOf(path string) api {
 	switch {
-	case strings.Contains(path, "/messages"), strings.HasPrefix(path, "/api/"):
-		return anthropic{}
 	case strings.HasSuffix(path, "/responses"):
 		return responses{}
 	case strings.HasSuffix(path, "/chat/completions"):
 		return chat{}
+	case strings.Contains(path, "/messages"), strings.HasPrefix(path, "/api/"):
+		return anthropic{}
 	case strings.HasPrefix(path, "/v1beta/"):
 		return gemini{}
 	}

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 
 // said is the input of the tool echo.
 type said struct {
-	Text string `json:"text" jsonschema:"what to say"`
+	Text     string `json:"text" jsonschema:"what to say"`
+	Variable string `json:"variable,omitempty" jsonschema:"a variable of its environment to tell"`
 }
 
 // echo is an MCP server on standard streams with one tool, which says what it is told
@@ -40,6 +41,9 @@ func echo() int {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "0.0.1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "echo", Description: "Says what it is told."}, func(_ context.Context, _ *mcp.CallToolRequest, in said) (*mcp.CallToolResult, any, error) {
 		text := fmt.Sprintf("echo of %s with %d letters of secret", in.Text, len(os.Getenv(mcpSecret)))
+		if in.Variable != "" {
+			text += ", and " + os.Getenv(in.Variable)
+		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 	})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
