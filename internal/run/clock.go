@@ -16,10 +16,11 @@ type Clock struct {
 	asking int       // questions that are open
 	since  time.Time // the first of them was put
 	asked  time.Duration
+	bounds map[*bound]struct{} // what ends by it
 }
 
 // NewClock returns a clock that runs.
-func NewClock() *Clock { return &Clock{began: time.Now()} }
+func NewClock() *Clock { return &Clock{began: time.Now(), bounds: map[*bound]struct{}{}} }
 
 // Ask stops the clock until done is called, which may be called twice. Questions may
 // overlap.
@@ -28,12 +29,18 @@ func (c *Clock) Ask() (done func()) {
 	defer c.mu.Unlock()
 	if c.asking++; c.asking == 1 {
 		c.since = time.Now()
+		for b := range c.bounds {
+			b.timer.Stop()
+		}
 	}
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.asking--; c.asking == 0 {
 			c.asked += time.Since(c.since)
+			for b := range c.bounds {
+				b.timer.Reset(max(0, b.most-c.worked()))
+			}
 		}
 	})
 }
@@ -42,6 +49,10 @@ func (c *Clock) Ask() (done func()) {
 func (c *Clock) Asked() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.askedFor()
+}
+
+func (c *Clock) askedFor() time.Duration {
 	if c.asking > 0 {
 		return c.asked + time.Since(c.since)
 	}
@@ -49,44 +60,35 @@ func (c *Clock) Asked() time.Duration {
 }
 
 // Worked is how long the clock ran.
-func (c *Clock) Worked() time.Duration { return time.Since(c.began) - c.Asked() }
+func (c *Clock) Worked() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.worked()
+}
+
+func (c *Clock) worked() time.Duration { return time.Since(c.began) - c.askedFor() }
 
 // Bound returns a context that ends with cause when the clock has run for so long. It is
 // otherwise what context.WithTimeoutCause returns.
 func (c *Clock) Bound(ctx context.Context, most time.Duration, cause error) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
 	b := &bound{Context: inner, clock: c, most: most, done: make(chan struct{})}
-	context.AfterFunc(inner, func() { close(b.done) })
-	look := func() bool {
-		if c.Worked() < most {
-			return false
-		}
-		b.over.Store(inner.Err() == nil)
-		cancel(cause)
-		return true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.timer = time.AfterFunc(max(0, most-c.worked()), func() { b.look(cancel, cause) })
+	if c.asking > 0 {
+		b.timer.Stop()
 	}
-	var timer *time.Timer
-	var mu sync.Mutex // a timer of no length is heard before it is there
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(max(0, most-c.Worked()), func() {
-		if !look() {
-			mu.Lock()
-			defer mu.Unlock()
-			timer.Reset(max(most-c.Worked(), standstill))
-		}
-	})
+	c.bounds[b] = struct{}{}
 	context.AfterFunc(inner, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		timer.Stop()
+		close(b.done)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		b.timer.Stop()
+		delete(c.bounds, b)
 	})
 	return b, func() { cancel(context.Canceled) }
 }
-
-// standstill is how soon a clock that stands still is looked at again: what is left of its
-// time does not shrink while a person is asked.
-const standstill = 20 * time.Millisecond
 
 // bound is a context with a deadline that moves. Its done channel is its own: contexts
 // made from it ask Err why it ended, and not what it is made of.
@@ -94,8 +96,21 @@ type bound struct {
 	context.Context
 	clock *Clock
 	most  time.Duration
+	timer *time.Timer // stopped while the clock stands still
 	over  atomic.Bool
 	done  chan struct{}
+}
+
+// look ends it if its time is over. A question that was put as its timer fired will have
+// that set again.
+func (b *bound) look(cancel context.CancelCauseFunc, cause error) {
+	b.clock.mu.Lock()
+	over := b.clock.worked() >= b.most
+	b.clock.mu.Unlock()
+	if over {
+		b.over.Store(b.Context.Err() == nil)
+		cancel(cause)
+	}
 }
 
 // Deadline implements context.Context: when it ends if nobody is asked from now on.
