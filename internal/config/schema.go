@@ -163,7 +163,7 @@ func table() []entry {
 		{path: "harnesses.*.api_key_variable", def: text(auto), set: each(harnesses, func(h *Harness) *string { return &h.Variable }, parseAutoText),
 			doc: "The variable the program takes its key in; auto is its vendor's, such as ANTHROPIC_API_KEY."},
 		{path: "harnesses.*.hosts", def: items(), set: each(harnesses, func(h *Harness) *[]string { return &h.Hosts }, parseHosts),
-			doc: "Hosts it may reach besides its vendor's and those of tools.web.allow_hosts, such as registry.example.com."},
+			doc: "Hosts it may reach besides its vendor's and those of tools.web.allow_hosts, such as registry.example.com.\nWhile ombud keeps its key, its vendor's API is reached through ombud alone unless it is named here."},
 	}
 }
 

@@ -20,16 +20,16 @@ const (
 	most   = 30 * time.Millisecond // that an adapter may add to its program
 )
 
-// BenchmarkHarness measures one plain answer by each program in three ways in turn: by
-// hand, through its adapter without walls, and through it with them. What the adapter
-// adds is the difference of the medians. Each way has a state of its own that was
+// BenchmarkHarness measures one plain answer by each program in four ways in turn: by hand,
+// through its adapter without walls, so with its key held by ombud, and so with walls too.
+// What the adapter adds is the difference of the medians. Each way has a state of its own that was
 // used before.
 func BenchmarkHarness(b *testing.B) {
 	for _, cli := range all {
 		b.Run(string(cli), func(b *testing.B) {
 			program(b, cli)
 			for b.Loop() {
-				ways := []func() time.Duration{byHandWay(b, cli), childWay(b, cli, confine.EnforceOff), childWay(b, cli, confine.EnforceStrict)}
+				ways := []func() time.Duration{byHandWay(b, cli), childWay(b, cli, confine.EnforceOff, true), childWay(b, cli, confine.EnforceOff, false), childWay(b, cli, confine.EnforceStrict, false)}
 				took := make([][]time.Duration, len(ways))
 				for round := range rounds + 1 {
 					for i, way := range ways {
@@ -38,14 +38,15 @@ func BenchmarkHarness(b *testing.B) {
 						}
 					}
 				}
-				hand, adapter, walls := median(took[0]), median(took[1]), median(took[2])
+				hand, adapter, held, walls := median(took[0]), median(took[1]), median(took[2]), median(took[3])
 				report := func(d time.Duration, unit string) { b.ReportMetric(float64(d.Microseconds())/1000, unit) }
 				report(hand, "ms-by-hand")
 				report(adapter-hand, "ms-adapter")
-				report(walls-adapter, "ms-walls")
+				report(held-adapter, "ms-key-held")
+				report(walls-held, "ms-walls")
 				b.ReportMetric(0, "ns/op")
-				b.Logf("%s: by hand %v, through the adapter %+v (limit %v), behind walls %+v more; the quickest of each %v, %+v, %+v",
-					cli, hand, adapter-hand, most, walls-adapter, took[0][0], took[1][0]-took[0][0], took[2][0]-took[1][0])
+				b.Logf("%s: by hand %v, through the adapter %+v (limit %v), its key held %+v more, behind walls %+v more; the quickest of each %v, %+v, %+v, %+v",
+					cli, hand, adapter-hand, most, held-adapter, walls-held, took[0][0], took[1][0]-took[0][0], took[2][0]-took[1][0], took[3][0]-took[2][0])
 			}
 		})
 	}
@@ -82,9 +83,10 @@ func byHandWay(b *testing.B, cli harness.Name) func() time.Duration {
 	}
 }
 
-func childWay(b *testing.B, cli harness.Name, enforce confine.Enforce) func() time.Duration {
+func childWay(b *testing.B, cli harness.Name, enforce confine.Enforce, bare bool) func() time.Duration {
 	b.Helper()
 	s := stand(b, cli, fakeapi.Plain(), enforce)
+	s.bare = bare
 	task := s.task("say something")
 	if enforce == confine.EnforceOff {
 		task.Profile = confine.Profile{Name: "none", Network: confine.NetAll}
