@@ -60,3 +60,39 @@ func BenchmarkTurn(b *testing.B) {
 		return median(acks), turns
 	})
 }
+
+// BenchmarkTurnLong is a turn of a conversation in which so much was said that it is about
+// to be summarised, beside the same in one that has just begun.
+func BenchmarkTurnLong(b *testing.B) {
+	p := open(b, dbtest.KindSQLite)
+	const turns, earlier = 20, 600
+	n := 0
+	turn := func(conversation string) float64 {
+		n++
+		m := message(fmt.Sprintf("echo number %d", n))
+		m.Address, m.Title = agent.Local(conversation), conversation
+		start := time.Now()
+		got, err := p.agents.Intake(b.Context(), m)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rec, err := p.runs.Wait(b.Context(), got.Run)
+		if err != nil || rec.State != run.Completed {
+			b.Fatal(rec.State, rec.Error, err)
+		}
+		return micro(time.Since(start))
+	}
+	for range earlier {
+		turn("long")
+	}
+	several := func(conversation func() string) float64 {
+		var took []float64
+		for range turns {
+			took = append(took, turn(conversation()))
+		}
+		return median(took)
+	}
+	f := figure{name: "turn of a long conversation, p50", unit: "µs", peer: "of a new one, µs", note: "1,200 entries"}
+	measure(b, f, func() float64 { return several(func() string { return fmt.Sprintf("new %d", n) }) },
+		func() (float64, int) { return several(func() string { return "long" }), turns })
+}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,6 +54,7 @@ const charter = `You are %s, an assistant that acts for its operator through too
 // remember builds the turn's context as its first step.
 func (t *turn) remember(ctx context.Context) error {
 	spec := run.StepSpec{Name: "context", Kind: "context", Policy: run.Policy{Kind: run.Repeatable}, Lazy: true}
+	var fresh []byte // what t.snap is written as
 	out, err := t.r.Do(ctx, spec, func(ctx context.Context) run.Outcome {
 		snap, err := t.a.snapshot(ctx, t.in, t.identity)
 		if err != nil {
@@ -62,6 +64,7 @@ func (t *turn) remember(ctx context.Context) error {
 		if err != nil {
 			return run.Fail(err)
 		}
+		t.snap, fresh = snap, raw
 		return run.Succeed(raw)
 	})
 	if err != nil {
@@ -70,8 +73,11 @@ func (t *turn) remember(ctx context.Context) error {
 	if out.Err != nil {
 		return out.Err
 	}
-	if err := json.Unmarshal(out.Result, &t.snap); err != nil {
-		return fmt.Errorf("recorded context: %w", err)
+	if fresh == nil || !bytes.Equal(fresh, out.Result) { // it was recorded before: a long one takes its time to read
+		t.snap = Snapshot{}
+		if err := json.Unmarshal(out.Result, &t.snap); err != nil {
+			return fmt.Errorf("recorded context: %w", err)
+		}
 	}
 	t.messages, t.label = t.snap.Messages, t.snap.Label
 	return nil
@@ -130,7 +136,9 @@ func readable(facts []Fact, readers label.Audience) (out []Fact, held int) {
 func (s *Snapshot) fence() guard.Fence { return guard.FenceOf(s.Mark) }
 
 func (s *Snapshot) add(e entry) {
-	s.brought(fmt.Sprintf("history %d, %s", e.Seq, e.Role), e.Body.Label)
+	if !s.Label.Has(e.Body.Label) {
+		s.brought(fmt.Sprintf("history %d, %s", e.Seq, e.Role), e.Body.Label)
+	}
 	switch e.Role {
 	case roleSummary:
 		text := e.Body.Text

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/ombud-run/ombud/internal/db"
@@ -72,20 +73,50 @@ func (a *Agents) addHistoryTx(ctx context.Context, tx *db.Tx, conversation, run 
 	return nil
 }
 
-func (a *Agents) scanEntry(conversation string, r *db.Rows) (e entry, err error) {
+// reader reads entries of one conversation. Most of them have one of a few labels, which are
+// the larger part of what there is to read: each is read once.
+type reader struct {
+	a            *Agents
+	conversation string
+	labels       map[string]label.Label // by how they are written
+}
+
+func (x reader) scan(r *db.Rows) (e entry, err error) {
+	a, conversation := x.a, x.conversation
 	var body []byte
 	if err := r.Scan(&e.Seq, &e.Run, &e.Role, &e.At, &body); err != nil {
 		return e, err
 	}
 	plain, err := a.Vault.Open(vault.HistoryText, historyRow(conversation, e.Seq), body)
 	if err == nil {
-		err = json.Unmarshal(plain, &e.Body)
+		e.Body, err = x.body(plain)
 	}
 	if err != nil { // it must not keep the conversation from going on
 		a.Logger.Error("an entry of the history cannot be read", "conversation", conversation, "seq", e.Seq, "error", err)
 		e.Body = entryBody{Text: "[This part of the conversation cannot be read.]", Label: label.Of(label.Untrusted("unreadable"), label.OperatorOnly)}
 	}
 	return e, nil
+}
+
+func (x reader) body(plain []byte) (entryBody, error) {
+	var b struct {
+		entryBody
+		Label json.RawMessage `json:"label"` // over that of entryBody
+	}
+	if err := json.Unmarshal(plain, &b); err != nil {
+		return entryBody{}, err
+	}
+	l, known := x.labels[string(b.Label)]
+	if !known {
+		if len(b.Label) > 0 {
+			if err := json.Unmarshal(b.Label, &l); err != nil {
+				return entryBody{}, err
+			}
+		}
+		x.labels[string(b.Label)] = l
+	}
+	b.entryBody.Label = l
+	return b.entryBody, nil
 }
 
 // pageOfHistory is how many entries one look reads.
@@ -96,8 +127,9 @@ const pageOfHistory = 64
 // newest entry is always there. size is that of all entries since the summary.
 func (a *Agents) recent(ctx context.Context, q db.Q, c Conversation, limit int) (out []entry, size int, err error) {
 	used, full := 0, false
+	in := reader{a, c.ID, map[string]label.Label{}}
 	for before := c.seq + 1; ; {
-		page, err := db.All(ctx, q, func(r *db.Rows) (entry, error) { return a.scanEntry(c.ID, r) },
+		page, err := db.All(ctx, q, in.scan,
 			`SELECT seq, run, role, at, body FROM history WHERE conversation = $1 AND seq < $2 AND seq > $3 ORDER BY seq DESC LIMIT $4`,
 			c.ID, before, c.historyFrom, pageOfHistory)
 		if err != nil {
@@ -112,19 +144,17 @@ func (a *Agents) recent(ctx context.Context, q db.Q, c Conversation, limit int) 
 				used += e.size()
 			}
 			if e.Role == roleSummary {
-				return reversed(out), size - e.size(), nil
+				return inOrder(out), size - e.size(), nil
 			}
 		}
 		if len(page) < pageOfHistory || size > 2*max(limit, a.cfg.Compact) {
-			return reversed(out), size, nil
+			return inOrder(out), size, nil
 		}
 	}
 }
 
-func reversed(in []entry) []entry {
-	out := make([]entry, len(in))
-	for i, e := range in {
-		out[len(in)-1-i] = e
-	}
-	return out
+// inOrder turns what was read newest first around.
+func inOrder(read []entry) []entry {
+	slices.Reverse(read)
+	return read
 }

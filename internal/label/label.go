@@ -70,6 +70,21 @@ func Join(labels ...Label) Label {
 	return out
 }
 
+// Has reports whether all of m is in l: joining it would change nothing.
+func (l Label) Has(m Label) bool {
+	for _, s := range m.Sources {
+		if !slices.Contains(l.Sources, s) {
+			return false
+		}
+	}
+	for _, a := range m.Audiences {
+		if !slices.Contains(l.Audiences, a) {
+			return false
+		}
+	}
+	return true
+}
+
 // Tainted reports whether anything in the context was written by somebody the
 // operator did not vouch for.
 func (l Label) Tainted() bool {

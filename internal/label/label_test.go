@@ -33,3 +33,15 @@ func TestJoinIsASemilattice(t *testing.T) {
 		}
 	})
 }
+
+func TestALabelHasAnotherIfJoiningItChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l, m := Join(gen().Draw(t, "l")), gen().Draw(t, "m")
+		joined := Join(l, m)
+		same := len(joined.Sources) == len(l.Sources) && len(joined.Audiences) == len(l.Audiences)
+		if l.Has(m) != same {
+			t.Fatalf("%v has %v: %v", l, m, l.Has(m))
+		}
+	})
+}
