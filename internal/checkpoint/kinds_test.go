@@ -164,24 +164,24 @@ func TestWhereThereIsNoCheckpointTheRecordSaysWhy(t *testing.T) {
 	b.rm(".git/refs/ombud")
 
 	b.put("big", strings.Repeat("x", 3000))
-	b.o.limits = usual()
+	b.o.limits = ample()
 	b.o.limits.fresh = 2000
 	b.boot()
 	why("much untracked data", "MiB of untracked files")
 	b.commit()
 	b.roundTrip(b.dir, "the same once it is tracked")
-	b.o.limits = usual()
+	b.o.limits = ample()
 	b.o.limits.files = 2
 	b.boot()
 	b.put("more/files", "x")
 	why("many files", "over 2 files")
 
-	b.o.limits = usual()
+	b.o.limits = ample()
 	b.o.limits.time = time.Nanosecond
 	b.boot()
 	why("no time", "took too long")
 	why("no time again", "took too long: the last one did")
-	b.o.limits = usual()
+	b.o.limits = ample()
 
 	b.boot()
 	b.c.git = plainGit{}
@@ -286,7 +286,7 @@ func TestAReadOnlyRepositoryHasNoCheckpoint(t *testing.T) {
 func TestBigFilesAreLeftOutByName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.o.limits = usual()
+	b.o.limits = ample()
 	b.o.limits.file = 1000
 	b.boot()
 	b.put("big", strings.Repeat("x", 2000))

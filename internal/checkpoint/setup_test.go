@@ -24,6 +24,14 @@ import (
 	"github.com/ombud-run/ombud/internal/vault"
 )
 
+// ample are the usual limits with more time: where a test is not about that, a disk that stands
+// still for ten seconds would make the call one of which nothing is kept, and the next ones too.
+func ample() bounds {
+	l := usual()
+	l.time = 10 * time.Minute
+	return l
+}
+
 // plainGit is git without walls.
 type plainGit struct {
 	path   string
@@ -105,7 +113,7 @@ func bareOn(t testing.TB, d *db.DB) *bench {
 	if b.vault, err = vault.OpenKeyFile(filepath.Join(dir, "key")); err != nil {
 		t.Fatal(err)
 	}
-	b.o = Options{Dir: filepath.Join(dir, "cache")}
+	b.o = Options{Dir: filepath.Join(dir, "cache"), limits: ample()}
 	b.boot()
 	return b
 }
