@@ -89,7 +89,11 @@ func (a *app) auditExportCmd() *cobra.Command {
 		use:   "export",
 		short: "write the audit log, a line an entry",
 		long: `Writes the log to standard output, for an auditor who has the public key and no
-secret. The key is told on standard error. The lines are JSON with or without --json.`,
+secret. The key is told on standard error. The lines are JSON with or without --json.
+
+It is always the whole log: the hash of an entry covers that of the entry before and its
+own text, so entries that were left out would break what follows them. What one run did is
+proved by its receipt: ombud runs receipt ID.`,
 		example: "ombud audit export > audit.jsonl",
 	}, func(ctx context.Context, _ []string) error {
 		line := func(l wire.AuditLine) error {
