@@ -164,11 +164,15 @@ func (a *app) ownQuestion(ctx context.Context, ask *asker, q wire.DelegateQuesti
 	if ask.yes("allow it?") {
 		req.Decision = wire.Approve
 		if q.Form != nil {
-			var err error
-			if req.Answer, err = ask.fill(f, ""); err != nil {
+			answer, err := ask.fill(f, "")
+			if errors.Is(err, errUnapproved) {
 				a.note("left open: %s", a.approveWords(q.ApprovalID, q.Form))
 				return nil
 			}
+			if err != nil {
+				return err
+			}
+			req.Answer = answer
 		}
 	}
 	_, err := a.client.ApprovalsResolve(ctx, req)

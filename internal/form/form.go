@@ -171,11 +171,11 @@ func fieldsOf(raw json.RawMessage) ([]Field, error) {
 			return nil, refused("a field cannot be named %s: a name is at most %d plain characters without =, quotes and commas",
 				shownKey(m.key), maxName)
 		}
-		f := Field{Name: m.key}
-		if err := f.read(m.value); err != nil {
-			return nil, refused("field %s %w", f.Name, err)
+		d := draft{Field: Field{Name: m.key}}
+		if err := d.read(m.value); err != nil {
+			return nil, refused("field %s %w", d.Name, err)
 		}
-		out = append(out, f)
+		out = append(out, d.Field)
 	}
 	return out, nil
 }
@@ -197,7 +197,13 @@ var kinds = map[string]struct {
 	"array":   {Choices, []string{"items", "minItems", "maxItems", "uniqueItems"}},
 }
 
-func (f *Field) read(raw json.RawMessage) error {
+// draft is a field that is being read.
+type draft struct {
+	Field
+	names []string // of its choices, as enumNames has them
+}
+
+func (f *draft) read(raw json.RawMessage) error {
 	list, err := membersOf(raw)
 	if err != nil {
 		return err
@@ -219,16 +225,15 @@ func (f *Field) read(raw json.RawMessage) error {
 	if f.Type == Choices {
 		f.Longest = MaxChoices
 	}
-	var names []string
 	for _, m := range list {
 		if !slices.Contains(k.keys, m.key) && m.key != "type" && m.key != "default" && !annotates(m.key) {
 			return fmt.Errorf("has %s, which %s field of a form cannot have", shownKey(m.key), article(kind))
 		}
-		if err := f.keyword(m, &names); err != nil {
+		if err := f.keyword(m); err != nil {
 			return err
 		}
 	}
-	return f.settle(names)
+	return f.settle()
 }
 
 func article(kind string) string {
@@ -239,7 +244,7 @@ func article(kind string) string {
 }
 
 // keyword takes over what one keyword says.
-func (f *Field) keyword(m member, names *[]string) (err error) {
+func (f *draft) keyword(m member) (err error) {
 	switch m.key {
 	case "title":
 		f.Title, err = textOf(m, maxTitle)
@@ -262,7 +267,7 @@ func (f *Field) keyword(m member, names *[]string) (err error) {
 	case "enum":
 		err = f.choose(m, func(raw json.RawMessage) (c Choice, err error) { return c, json.Unmarshal(raw, &c.Value) })
 	case "enumNames":
-		if json.Unmarshal(m.value, names) != nil {
+		if json.Unmarshal(m.value, &f.names) != nil {
 			err = fmt.Errorf("has an enumNames that is no list of texts")
 		}
 	case "oneOf":
@@ -277,7 +282,7 @@ func (f *Field) keyword(m member, names *[]string) (err error) {
 	return err
 }
 
-func (f *Field) format(m member) error {
+func (f *draft) format(m member) error {
 	if f.Type != Text {
 		return nil // how many bits a number has says nothing that its bounds do not
 	}
@@ -288,7 +293,7 @@ func (f *Field) format(m member) error {
 }
 
 // items are the choices of a list.
-func (f *Field) items(raw json.RawMessage) error {
+func (f *draft) items(raw json.RawMessage) error {
 	list, err := membersOf(raw)
 	if err != nil {
 		return fmt.Errorf("has items that are no object")
@@ -344,7 +349,7 @@ func titled(raw json.RawMessage) (c Choice, err error) {
 	return c, nil
 }
 
-func (f *Field) choose(m member, read func(json.RawMessage) (Choice, error)) error {
+func (f *draft) choose(m member, read func(json.RawMessage) (Choice, error)) error {
 	var list []json.RawMessage
 	switch {
 	case json.Unmarshal(m.value, &list) != nil || len(list) == 0:
@@ -374,10 +379,10 @@ func (f *Field) choose(m member, read func(json.RawMessage) (Choice, error)) err
 }
 
 // settle looks at a field as a whole: whether anything fits it, and its default does.
-func (f *Field) settle(names []string) error {
+func (f *draft) settle() error {
 	switch {
-	case names != nil && len(names) != len(f.Choices):
-		return fmt.Errorf("has %d enumNames for %d choices", len(names), len(f.Choices))
+	case f.names != nil && len(f.names) != len(f.Choices):
+		return fmt.Errorf("has %d enumNames for %d choices", len(f.names), len(f.Choices))
 	case f.Type == Choices && len(f.Choices) == 0:
 		return fmt.Errorf("is a list of anything; a form has lists of choices only")
 	case f.Fewest > f.Longest:
@@ -387,7 +392,7 @@ func (f *Field) settle(names []string) error {
 	case f.Least != "" && f.Most != "" && rat(f.Least).Cmp(rat(f.Most)) > 0:
 		return fmt.Errorf("wants at least %s and at most %s", f.Least, f.Most)
 	}
-	for i, n := range names {
+	for i, n := range f.names {
 		if n = guard.OneLine(n, maxTitle); n != f.Choices[i].Value {
 			f.Choices[i].Title = n
 		}
