@@ -210,7 +210,7 @@ func (d *Daemon) fillDelegate(kinds *run.Kinds) error {
 		DB: d.db, Vault: d.vault, Log: d.events, Runs: d.runs, Act: d.act, Jobs: d.jobs, Budget: d.budget, Secrets: d.secrets, Agents: d.agents,
 		Keys: d.keys, Starter: child.New(d.confined.launcher, child.Config{Environ: d.o.Environment.Programs(), Logger: d.log}),
 		Git: checkpoint.NewProgram(d.confined.launcher), Launcher: d.confined.launcher,
-		Authority: d.authorityOf, Price: d.harnessPrice, Logger: d.log,
+		Authority: d.authorityOf, Price: d.harnessPrice, Likely: d.harnessLikely, Logger: d.log,
 	}
 	d.kit.Delegate = d.delegateFor
 	return errors.Join(kinds.Add(d.delegations.RunKind()), kinds.Add(d.delegations.ApplyKind(func(repo string) (*act.Authority, error) {
@@ -229,10 +229,25 @@ func (d *Daemon) settleDelegations(ctx context.Context) error {
 
 // harnessPrice prices tokens of a program that tells no cost.
 func (d *Daemon) harnessPrice(cli harness.Name, name string, u harness.Usage) (int64, bool) {
+	return d.prices.Cost(vendors[cli].provider, bare(name), tokens(u))
+}
+
+// harnessLikely is what tokens of a model nobody priced may cost at most.
+func (d *Daemon) harnessLikely(cli harness.Name, name string, u harness.Usage) (int64, bool) {
+	p, known := d.prices.Kin(vendors[cli].provider, bare(name))
+	return p.Cost(tokens(u)), known
+}
+
+// bare is a model's name without its provider.
+func bare(name string) string {
 	if _, m, split := strings.Cut(name, "/"); split {
-		name = m
+		return m
 	}
-	return d.prices.Cost(vendors[cli].provider, name, model.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite})
+	return name
+}
+
+func tokens(u harness.Usage) model.Usage {
+	return model.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite}
 }
 
 // delegateFor begins what a loop or a recipe gives to a coding agent.

@@ -109,6 +109,9 @@ func (s *Service) meter(ctx context.Context, w *work, most int64, end context.Ca
 // spent is told what the program has used so far.
 func (m *meter) spent(ctx context.Context, name string, u harness.Usage, c harness.Cost) {
 	cost, known := m.s.soFar(m.w, name, u, c)
+	if !known {
+		cost, known = m.s.likely(m.w, name, u)
+	}
 	for m.over == nil && (!known || cost > m.held-m.held/3) {
 		if known && m.most > 0 && cost >= m.most && m.w.h.CLI != harness.Claude { // which stops by itself
 			m.stop(fault.New(fault.Denied, "it has cost %s, and one task may cost %s", budget.USD(cost), budget.USD(m.most)).
@@ -197,6 +200,17 @@ func (s *Service) soFar(w *work, name string, u harness.Usage, c harness.Cost) (
 	return s.Price(w.h.CLI, cmp.Or(w.t.Model, name), u)
 }
 
+// likely is what a run may have cost at most of which nobody knows it.
+func (s *Service) likely(w *work, name string, u harness.Usage) (int64, bool) {
+	if s.Likely == nil || !u.Known {
+		return 0, false
+	}
+	if u.Cumulative {
+		u = since(u, w.x.Body.Usage)
+	}
+	return s.Likely(w.h.CLI, cmp.Or(w.t.Model, name), u)
+}
+
 // price books what a run cost: the difference where its program counts over its session. Of
 // one that was cut off it is what was seen, and the response that was not may come to more.
 func (s *Service) price(rep *Report, w *work, rec harness.Record) {
@@ -206,14 +220,20 @@ func (s *Service) price(rep *Report, w *work, rec harness.Record) {
 		rep.Usage = since(rec.Usage, w.x.Body.Usage)
 	}
 	rep.MicroUSD, rep.Priced = s.soFar(w, rec.Model, rec.Usage, rec.Cost)
+	rep.CutOff = cutOff(rec)
 	whole := rec.Cost.Known && rec.Cost.Cumulative
-	if rep.Priced && !whole && rec.Usage.Partial && (rep.MicroUSD > 0 || cutOff(rec)) {
+	if !rep.Priced && rep.CutOff { // nothing of it is known, but how much it may be
+		if seen, is := s.likely(w, rec.Model, rec.Usage); is {
+			unseen, _ := s.Likely(w.h.CLI, cmp.Or(w.t.Model, rec.Model), harness.Usage{Input: rec.Usage.Context, Output: response})
+			rep.Possible, rep.Bounded = seen+unseen, true
+		}
+	}
+	if rep.Priced && !whole && rec.Usage.Partial && (rep.MicroUSD > 0 || rep.CutOff) {
 		rep.Priced = false
-		if cutOff(rec) && s.Price != nil {
+		if rep.CutOff && s.Price != nil {
 			rep.Possible, rep.Bounded = s.Price(w.h.CLI, cmp.Or(w.t.Model, rec.Model), harness.Usage{Input: rec.Usage.Context, Output: response})
 		}
 	}
-	rep.CutOff = cutOff(rec)
 	if w.try > 1 && !rec.Cost.Cumulative {
 		w.note("what it used before it was interrupted is not in its cost")
 	}

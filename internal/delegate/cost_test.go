@@ -80,12 +80,24 @@ func TestWhatAnEndedRunHasCostIsBookedAsFarAsItIsKnown(t *testing.T) {
 		if spent, reserved, possible, unknown := h.spent(); spent != 600_000 || reserved != 0 || possible != 2*rest || unknown != 2 {
 			t.Errorf("booked are %d, held %d, possible %d, unknown %d", spent, reserved, possible, unknown)
 		}
+		h.deps.Price = func(harness.Name, string, harness.Usage) (int64, bool) { return 0, false }
+		h.deps.Likely = func(_ harness.Name, name string, u harness.Usage) (int64, bool) {
+			return perToken("", name, u) // a model nobody priced: nothing is known to be spent
+		}
+		_, _, before, _ := h.spent()
+		cancelled()
+		if x, _ := h.last(); x.MicroUSD != 0 || x.Priced || x.Possible != 300_000+rest {
+			t.Errorf("of an unknown price: %+v", x)
+		}
+		if spent, reserved, possible, _ := h.spent(); spent != 600_000 || reserved != 0 || possible != before+300_000+rest {
+			t.Errorf("booked are %d, held %d, possible %d", spent, reserved, possible)
+		}
 		usage = harness.Usage{} // it tells nothing: all that was held may be
 		cancelled()
 		if x, _ := h.last(); x.MicroUSD != 0 || x.Priced || x.Possible != firstHold {
 			t.Errorf("of a silent one: %+v", x)
 		}
-		if _, reserved, possible, _ := h.spent(); reserved != 0 || possible != 2*rest+firstHold {
+		if _, reserved, possible, _ := h.spent(); reserved != 0 || possible != before+300_000+rest+firstHold {
 			t.Errorf("held %d, possible %d", reserved, possible)
 		}
 	})

@@ -62,7 +62,9 @@ type Deps struct {
 	// Authority is what a subject may do now, in a conversation it is talked to from with tier.
 	Authority func(ctx context.Context, subject, conversation string, tier policy.Tier) (*act.Authority, error)
 	// Price is what tokens cost, in millionths of a US dollar; false where nobody knows. Nil: nobody does.
-	Price  func(cli harness.Name, model string, u harness.Usage) (int64, bool)
+	Price func(cli harness.Name, model string, u harness.Usage) (int64, bool)
+	// Likely is what they may cost at most, of a model nobody priced; it is never booked as spent.
+	Likely func(cli harness.Name, model string, u harness.Usage) (int64, bool)
 	Logger *slog.Logger
 }
 
