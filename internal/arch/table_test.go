@@ -152,6 +152,7 @@ var sameFloor = []edge{
 	{"internal/delegate", "internal/harness", "it books what a coding agent told"},
 	{"internal/delegate", "internal/harness/child", "and has it started"},
 	{"internal/delegate", "internal/harness/keyproxy", "and its key kept from it"},
+	{"internal/mcp/asks", "internal/mcp/client", "it answers what the servers of that ask"},
 	{"internal/harness/child", "internal/harness", "what a coding agent prints is read in one place"},
 	{"internal/harness/child", "internal/harness/keyproxy", "it knows where each program's key is good, and how it is given"},
 	{"internal/channel/telegram", "internal/channel", "it is an adapter of one network"},

@@ -59,7 +59,11 @@ Nobody can call any of its tools before you grant what a call needs: mcp.call:NA
 A program sees the system's directories, the files its command line names, what --read and
 --write give it, and a directory of its own; its network goes through ombud's rules. Keys
 are given by the name of a secret: --env 'KEY={{secret:a-key}}'. With --from, --read, --write,
---network and --timeout are for every program of the file.`,
+--network and --timeout are for every program of the file, and --no-elicitation and --sampling
+for every server.
+
+While a call is under way a server may ask you to fill something in or to open an address,
+unless you say --no-elicitation: ombud inbox shows it, ombud approve answers it.`,
 		example: `ombud mcp add files --write ~/Notes -- npx -y @modelcontextprotocol/server-filesystem ~/Notes
 ombud mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization=Bearer {{secret:github}}'
 ombud mcp add --from .mcp.json`,
@@ -110,6 +114,8 @@ ombud mcp add --from .mcp.json`,
 	f.StringArrayVar(&req.Reads, "reads", nil, "a tool of which you say that it changes nothing")
 	f.StringArrayVar(&req.Repeatable, "repeatable", nil, "a tool of which you say that calling it twice is as good as once")
 	f.DurationVar(&timeout, "timeout", 0, "how long a call may take (default 1m)")
+	f.BoolVar(&req.NoElicit, "no-elicitation", false, "it may not ask you anything while a call is under way")
+	f.BoolVar(&req.Sampling, "sampling", false, "it may ask your model, for whom you granted mcp.ask:NAME/sample and llm.call")
 	return c
 }
 
@@ -182,6 +188,7 @@ func (a *app) mcpImport(ctx context.Context, path string, with wire.MCPServerAdd
 	out := serverImport{Added: []wire.MCPServer{}, Failed: []string{}, Warnings: append([]string{}, file.Warnings...)}
 	for _, s := range file.Specs {
 		req, err := importRequest(s)
+		req.NoElicit, req.Sampling = with.NoElicit, with.Sampling
 		if req.TimeoutS = with.TimeoutS; req.URL == "" {
 			req.Read, req.Write, req.Network = with.Read, with.Write, with.Network
 		}
@@ -296,6 +303,19 @@ func (a *app) mcpTest(ctx context.Context, name string) error {
 	return nil
 }
 
+// mayAsk is whom a server may ask something while a call is under way.
+func mayAsk(s wire.MCPServer) string {
+	switch {
+	case s.NoElicit && s.Sampling:
+		return "your model"
+	case s.NoElicit:
+		return "nobody"
+	case s.Sampling:
+		return "you and your model"
+	}
+	return "you"
+}
+
 // serverPage shows a server and what it offers.
 func serverPage(p *page, s wire.MCPServer) {
 	p.field("server", s.Name)
@@ -310,6 +330,7 @@ func serverPage(p *page, s wire.MCPServer) {
 	p.field("headers", oneLine(strings.Join(s.Headers, ", ")))
 	p.field("reads", oneLine(strings.Join(s.Read, ", ")))
 	p.field("writes", oneLine(strings.Join(s.Write, ", ")))
+	p.field("may ask", mayAsk(s))
 	p.field("not used", oneLine(strings.Join(s.Extra, ", ")))
 	if s.Cut {
 		p.field("note", "it offers more tools than are taken")

@@ -35,6 +35,7 @@ import (
 	"github.com/ombud-run/ombud/internal/ipc"
 	"github.com/ombud-run/ombud/internal/job"
 	"github.com/ombud-run/ombud/internal/loops"
+	"github.com/ombud-run/ombud/internal/mcp/asks"
 	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/mcp/guests"
 	"github.com/ombud-run/ombud/internal/mcp/server"
@@ -182,6 +183,9 @@ type Daemon struct {
 	agentServer *ipc.Server
 	mcpClients  *guests.Clients
 	mcpHTTP     *server.HTTP
+
+	mcpAsks  *asks.Service // answers what servers of MCP ask within a call
+	asksDeps asks.Deps     // what it uses, filled in when all of it is there
 
 	backing sync.Mutex // held while a backup is written
 	began   time.Time

@@ -15,8 +15,10 @@ import (
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
 	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/mcp/asks"
 	mcpclient "github.com/ombud-run/ombud/internal/mcp/client"
 	"github.com/ombud-run/ombud/internal/policy"
+	"github.com/ombud-run/ombud/internal/run"
 	"github.com/ombud-run/ombud/internal/scope"
 	"github.com/ombud-run/ombud/internal/supervise"
 	"github.com/ombud-run/ombud/internal/wire"
@@ -49,8 +51,15 @@ func (d *Daemon) openServers(ctx context.Context) error {
 		Tell: func(ctx context.Context, tx *db.Tx, cause, text string) error {
 			return d.agents.NoticeTx(ctx, tx, cause, text)
 		},
+		Ask: d.mcpAsks.Ask,
 	}, mcpclient.Config{})
 	return d.servers.Open(ctx)
+}
+
+// fillAsks gives what answers the questions of servers the parts it uses.
+func (d *Daemon) fillAsks(kinds *run.Kinds) error {
+	d.asksDeps = asks.Deps{Runs: d.runs, Jobs: d.jobs, Budget: d.budget, Models: d.agents, Hide: d.hide, Logger: d.log}
+	return kinds.Add(d.mcpAsks.Kind())
 }
 
 // serverMethods are the operator's methods about servers.
@@ -135,7 +144,7 @@ func (d *Daemon) serverAdd(ctx context.Context, req wire.MCPServerAddRequest) (o
 	s := mcpclient.Spec{
 		Name: req.Name, Command: req.Command, Dir: req.Dir, Network: req.Network, Read: req.Read, Write: req.Write, URL: req.URL,
 		Private: req.Private, ClientID: req.ClientID, Reads: req.Reads, Repeatable: req.Repeatable,
-		Timeout: time.Duration(req.TimeoutS) * time.Second, Disabled: req.Disabled,
+		Timeout: time.Duration(req.TimeoutS) * time.Second, Disabled: req.Disabled, NoElicitation: req.NoElicit, Sampling: req.Sampling,
 	}
 	if s.Env, err = assignments(req.Env); err != nil {
 		return out, err
@@ -181,7 +190,7 @@ func (d *Daemon) wireServer(ctx context.Context, i mcpclient.Info) (wire.MCPServ
 	out := wire.MCPServer{
 		Name: s.Name, Command: s.Command, URL: s.URL, Env: mcpclient.Hidden(s.Env), Dir: s.Dir, Network: s.Network, Read: s.Read, Write: s.Write,
 		Headers: mcpclient.Hidden(s.Headers), Private: s.Private, ClientID: s.ClientID, Reads: s.Reads, Repeatable: s.Repeatable,
-		TimeoutS: int(s.CallTimeout() / time.Second), Extra: slices.Sorted(maps.Keys(s.Extra)), State: string(i.State), SinceAt: i.Since, PID: i.PID,
+		TimeoutS: int(s.CallTimeout() / time.Second), NoElicit: s.NoElicitation, Sampling: s.Sampling, Extra: slices.Sorted(maps.Keys(s.Extra)), State: string(i.State), SinceAt: i.Since, PID: i.PID,
 		Failures: i.Failures, CrashLoop: i.Loops, Error: i.Error, Hint: i.Hint, NextAt: i.Next, AddedAt: i.Added, ChangedAt: i.Changed,
 		Says: i.Says, Protocol: i.Protocol, Cut: i.Cut, LoggedIn: i.LoggedIn, Noise: i.Noise, Tools: []wire.MCPServerTool{},
 	}

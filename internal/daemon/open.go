@@ -21,6 +21,7 @@ import (
 	"github.com/ombud-run/ombud/internal/grant"
 	"github.com/ombud-run/ombud/internal/hold"
 	"github.com/ombud-run/ombud/internal/ipc"
+	"github.com/ombud-run/ombud/internal/mcp/asks"
 	"github.com/ombud-run/ombud/internal/memory"
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/outbox"
@@ -103,7 +104,8 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	}
 	var invoker *tool.Invoker
 	d.tools, invoker = tool.NewRegistry(d.log)
-	if err := errors.Join(d.addTools(cfg), d.openProcesses(ctx, kinds), d.openServers(ctx), d.checkListedTools(cfg)); err != nil {
+	d.mcpAsks = asks.New(&d.asksDeps)
+	if err := errors.Join(d.addTools(cfg), d.mcpAsks.Register(d.tools), d.openProcesses(ctx, kinds), d.openServers(ctx), d.checkListedTools(cfg)); err != nil {
 		return nil, err
 	}
 	d.act = act.New(act.Deps{

@@ -41,7 +41,7 @@ func (d *Daemon) openTiers(kinds *run.Kinds, channels *outbox.Senders) error {
 	// Jobs are meant to connect here: there is no Admit but the uid.
 	d.agentServer = ipc.New(ipc.Config{Socket: d.o.Instance.AgentSocket(), HoldsLock: true, UID: os.Getuid(), Hide: d.hide.JSON}, d.agentMux(), d.log)
 	d.openSchedules()
-	return errors.Join(kinds.Add(d.jobs.Kind()), d.openMCPClients(kinds))
+	return errors.Join(kinds.Add(d.jobs.Kind()), d.fillAsks(kinds), d.openMCPClients(kinds))
 }
 
 // agentMux is every method a job or an adapter can call. None of the operator's is

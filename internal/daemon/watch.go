@@ -89,19 +89,63 @@ func (w *turnWatcher) look(ctx context.Context) (run.Record, bool, error) {
 		return rec, false, w.tellQuestionAhead(ctx, rec.Key)
 	}
 	if rec.Wait != run.ForApproval {
-		return rec, false, nil
+		return rec, false, w.tellQuestionsWithin(ctx, rec)
 	}
 	open, err := w.d.approvals.List(ctx, approval.Filter{Run: w.run, State: approval.Pending})
 	for _, a := range open {
 		if w.told[a.ID] || err != nil {
 			continue
 		}
-		w.told[a.ID] = true
-		if err := w.send(wire.TurnApproval{ID: a.ID, Summary: a.Summary, ExpiresAt: a.Expires, Form: wireForm(a.Form)}); err != nil {
+		if err := w.ask(a); err != nil {
 			return rec, false, err
 		}
 	}
 	return rec, false, err
+}
+
+func (w *turnWatcher) ask(a approval.Approval) error {
+	w.told[a.ID] = true
+	return w.send(wire.TurnApproval{ID: a.ID, Summary: a.Summary, ExpiresAt: a.Expires, Form: wireForm(a.Form)})
+}
+
+// maxWithin is how deep a question is looked for below a turn.
+const maxWithin = 6
+
+// tellQuestionsWithin tells of what is asked by work that the turn waits for, or that its
+// present call does: by a coding agent, or a server whose tool is called.
+func (w *turnWatcher) tellQuestionsWithin(ctx context.Context, rec run.Record) error {
+	if rec.Key == "" {
+		return nil
+	}
+	open, err := w.d.approvals.List(ctx, approval.Filter{State: approval.Pending, Conversation: rec.Key})
+	if err != nil {
+		return err
+	}
+	for _, a := range open {
+		if w.told[a.ID] || a.Detached {
+			continue
+		}
+		ours := false
+		err := w.d.db.Read(ctx, func(ctx context.Context, q db.Q) error {
+			for id, depth := a.Run, 0; id != "" && depth < maxWithin && !ours; depth++ {
+				up, err := w.d.runs.RecordIn(ctx, q, id)
+				if err != nil {
+					return err
+				}
+				id, ours = up.Parent, up.Parent == w.run
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if ours {
+			if err := w.ask(a); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // tellQuestionAhead names the question that keeps a conversation from going on: a turn,

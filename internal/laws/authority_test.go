@@ -37,6 +37,8 @@ var everyCall = []string{
 	`{tool: delegate.call, input: {prompt: x}}`, `{tool: claude_code.call, input: {prompt: x}}`, `{tool: codex.call, input: {prompt: x}}`,
 	`{tool: delegate.apply, input: {run: x, repository: /}}`, `{tool: harness.permit, input: {harness: x, kind: edit, tool: x, what: x}}`,
 	`{tool: harness.run, input: {use: "harness:x", harness: x, session: x, dir: /}}`,
+	`{tool: mcp.elicit, input: {server: x, tool: x, message: x}}`,
+	`{tool: mcp.sample, input: {server: x, tool: x, model: main, max_tokens: 1, messages: [{role: user, text: x}]}}`,
 	`{tool: kit.note, input: {group: x, key: x, value: x}}`, `{tool: kit.notes, input: {group: x}}`,
 }
 

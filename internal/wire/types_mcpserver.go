@@ -35,6 +35,9 @@ type MCPServer struct {
 	LoggedIn   bool            `json:"logged_in,omitempty"`  // it takes a token of a login
 	Noise      int64           `json:"noise,omitempty"`      // lines on its standard output that were no message
 	Tools      []MCPServerTool `json:"tools"`                // what it offers; last known, while it is not ready
+
+	NoElicit bool `json:"no_elicitation,omitempty"` // it may not ask the operator anything
+	Sampling bool `json:"sampling,omitempty"`       // it may ask a model, for whom that was granted
 }
 
 // MCPServerTool is what became of something a server offers.
@@ -69,6 +72,9 @@ type MCPServerAddRequest struct {
 	TimeoutS   int                `json:"timeout_s,omitempty"` // 0: 60
 	Disabled   bool               `json:"disabled,omitempty"`
 	Extra      []MCPServerSetting `json:"extra,omitempty"` // that were imported and mean nothing here
+
+	NoElicit bool `json:"no_elicitation,omitempty"`
+	Sampling bool `json:"sampling,omitempty"`
 }
 
 // MCPServerSetting is a setting of another program's file.

@@ -91,6 +91,8 @@ type Answer struct {
 	Text    string          // of a model
 	Model   string
 	Stop    string // why the model stopped, in the words of the protocol
+	// CostMicroUSD is what it cost, which is booked already.
+	CostMicroUSD int64
 }
 
 // asks reports whether anything can be asked by the servers of a specification.
@@ -148,6 +150,7 @@ type talk struct {
 	one  chan struct{}   // one question at a time
 	n    atomic.Int32    // questions so far
 	said atomic.Pointer[[]string]
+	cost atomic.Int64 // of answers of models, booked already
 }
 
 // begin notes that a call is under way. Once a server has asked something of which nobody
@@ -269,7 +272,7 @@ func (t *talk) ask(ctx context.Context, q Asked) (Answer, error) {
 		t.note("it asked for something, and nobody could be asked: " + string(fault.ClassOf(err)))
 		return Answer{}, refuse("nobody can be asked now")
 	}
-	if a.Action == "" {
+	if t.cost.Add(a.CostMicroUSD); a.Action == "" {
 		a.Action = Cancel
 	}
 	if a.Action != Accept {

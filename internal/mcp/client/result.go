@@ -46,6 +46,9 @@ func (v *life) call(ctx context.Context, x *server, u use, in tool.Invocation, r
 	}
 	defer end()
 	out, err := t.request(ctx, x.s.Keep)
+	if cost := t.cost.Load(); cost > 0 {
+		out.CostMicroUSD, out.Reserved = cost, true
+	}
 	if err == nil {
 		v.silent.Store(0)
 		return out, nil
