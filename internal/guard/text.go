@@ -173,7 +173,7 @@ func plain(c byte) bool { return c >= ' ' && c < 0x7F }
 // Whole is a piece that was cut out of a text by its bytes, without the parts of characters
 // at its borders. What is no text keeps its bytes.
 func Whole(piece string) string {
-	for i := 0; i < min(len(piece), utf8.UTFMax); i++ {
+	for i := range min(len(piece), utf8.UTFMax) {
 		if utf8.RuneStart(piece[i]) {
 			piece = piece[i:]
 			break
