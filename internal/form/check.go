@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/mail"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -175,7 +177,7 @@ func (f Field) checkText(s string) error {
 		return errors.New("has a NUL, which no text may have")
 	case n < f.Fewest || n > f.Longest:
 		return fmt.Errorf("has %d characters and %s", n, f.wants())
-	case len(f.Choices) > 0 && !f.has(s), !fits(f.Format, s):
+	case len(f.Choices) > 0 && !f.has(s), !fits(f.Format, s), f.Pattern != "" && !regexp.MustCompile(f.Pattern).MatchString(s):
 		return errors.New(f.wants())
 	}
 	return nil
@@ -193,7 +195,10 @@ func (f Field) checkNumber(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		raw = json.RawMessage(whole) // 3.0 and 3e0 are whole too, and not every reader knows
 	}
-	if f.Least != "" && r.Cmp(rat(f.Least)) < 0 || f.Most != "" && r.Cmp(rat(f.Most)) > 0 {
+	switch {
+	case f.Least != "" && r.Cmp(rat(f.Least)) < 0, f.Most != "" && r.Cmp(rat(f.Most)) > 0,
+		f.Over != "" && r.Cmp(rat(f.Over)) <= 0, f.Under != "" && r.Cmp(rat(f.Under)) >= 0,
+		f.Step != "" && !new(big.Rat).Quo(r, rat(f.Step)).IsInt():
 		return nil, errors.New(f.wants())
 	}
 	return raw, nil

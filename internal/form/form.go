@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,6 +28,7 @@ const (
 	maxChoice      = 200
 	maxShown       = 200 // bytes of a default that are shown
 	maxDigits      = 100 // of a number; no more is read as JSON
+	maxPattern     = 500 // bytes
 )
 
 // Type says what a field holds.
@@ -56,8 +58,11 @@ type Field struct {
 	Required    bool
 	Default     json.RawMessage // what it has if nothing is said; nil: nothing
 	Format      string          // of a text: email, uri, date, date-time
+	Pattern     string          // a regular expression that finds something in a text; empty: any text
 	Choices     []Choice        // what a text or the items of a list can be; empty: any text
 	Least, Most string          // a number's bounds, as JSON; empty: none
+	Over, Under string          // bounds that it cannot have itself
+	Step        string          // what a number is a multiple of
 	// Fewest and Longest bound the characters of a text or the items of a list;
 	// Longest is never over what ombud takes.
 	Fewest, Longest int
@@ -190,12 +195,14 @@ var kinds = map[string]struct {
 	of   Type
 	keys []string
 }{
-	"string":  {Text, []string{"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}},
-	"number":  {Number, []string{"minimum", "maximum", "format"}},
-	"integer": {Whole, []string{"minimum", "maximum", "format"}},
+	"string":  {Text, []string{"minLength", "maxLength", "format", "pattern", "enum", "enumNames", "oneOf"}},
+	"number":  {Number, numberKeys},
+	"integer": {Whole, numberKeys},
 	"boolean": {YesNo, nil},
 	"array":   {Choices, []string{"items", "minItems", "maxItems", "uniqueItems"}},
 }
+
+var numberKeys = []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"}
 
 // draft is a field that is being read.
 type draft struct {
@@ -251,13 +258,25 @@ func (f *draft) keyword(m member) (err error) {
 	case "description":
 		f.Description, err = textOf(m, maxDescription)
 	case "default":
-		f.Default = m.value
+		if string(m.value) != "null" { // which libraries write where there is none
+			f.Default = m.value
+		}
 	case "format":
 		err = f.format(m)
 	case "minimum":
 		f.Least, err = numberOf(m)
 	case "maximum":
 		f.Most, err = numberOf(m)
+	case "exclusiveMinimum":
+		f.Over, err = numberOf(m)
+	case "exclusiveMaximum":
+		f.Under, err = numberOf(m)
+	case "multipleOf":
+		if f.Step, err = numberOf(m); err == nil && rat(f.Step).Sign() <= 0 {
+			err = fmt.Errorf("has a multipleOf that is not over 0")
+		}
+	case "pattern":
+		err = f.pattern(m)
 	case "minLength", "minItems":
 		f.Fewest, err = countOf(m)
 	case "maxLength", "maxItems":
@@ -288,6 +307,21 @@ func (f *draft) format(m member) error {
 	}
 	if json.Unmarshal(m.value, &f.Format) != nil || !slices.Contains([]string{"email", "uri", "date", "date-time"}, f.Format) {
 		return fmt.Errorf("has format %s, which is not one of email, uri, date, date-time", shown(m.value))
+	}
+	return nil
+}
+
+// pattern takes the regular expressions that this program can match. A few that others
+// have, such as one that looks ahead, it cannot, and then nobody would know what fits.
+func (f *draft) pattern(m member) error {
+	if json.Unmarshal(m.value, &f.Pattern) != nil {
+		return fmt.Errorf("has a pattern that is no text")
+	}
+	if len(f.Pattern) > maxPattern {
+		return fmt.Errorf("has a pattern of %d bytes, and may have %d", len(f.Pattern), maxPattern)
+	}
+	if _, err := regexp.Compile(f.Pattern); err != nil {
+		return fmt.Errorf("has a pattern that cannot be matched here: %s", guard.OneLine(err.Error(), 120))
 	}
 	return nil
 }
@@ -391,6 +425,8 @@ func (f *draft) settle() error {
 		return fmt.Errorf("wants %d of %d choices", f.Fewest, len(f.Choices))
 	case f.Least != "" && f.Most != "" && rat(f.Least).Cmp(rat(f.Most)) > 0:
 		return fmt.Errorf("wants at least %s and at most %s", f.Least, f.Most)
+	case f.Over != "" && f.Under != "" && rat(f.Over).Cmp(rat(f.Under)) >= 0:
+		return fmt.Errorf("wants over %s and under %s", f.Over, f.Under)
 	}
 	for i, n := range f.names {
 		if n = guard.OneLine(n, maxTitle); n != f.Choices[i].Value {

@@ -16,7 +16,8 @@ import (
 var fieldSchemas = []string{
 	`{"type":"string"}`, `{"type":"string","minLength":2,"maxLength":3}`, `{"type":"string","default":"d"}`,
 	`{"type":"string","enum":["a","b"],"enumNames":["A","Be"]}`, `{"type":"string","oneOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}],"default":"b"}`,
-	`{"type":"string","format":"date"}`, `{"type":"integer","minimum":-1,"maximum":3}`, `{"type":"integer","default":7}`,
+	`{"type":"string","format":"date","default":null}`, `{"type":"integer","minimum":-1,"maximum":3}`, `{"type":"integer","default":7}`,
+	`{"type":"string","pattern":"^[a-c]+$"}`, `{"type":"number","exclusiveMinimum":-1,"exclusiveMaximum":100}`, `{"type":"number","multipleOf":0.5}`,
 	`{"type":"number","minimum":0.5}`, `{"type":"boolean"}`, `{"type":"boolean","default":false}`,
 	`{"type":"array","items":{"type":"string","enum":["a","b","c"]},"minItems":1,"maxItems":2}`,
 	`{"type":"array","items":{"anyOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}]},"default":["a"],"uniqueItems":true}`,

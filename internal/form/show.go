@@ -27,7 +27,7 @@ func (f Field) What() string {
 	if len(f.Choices) > 0 {
 		return "one of " + f.choices("or") + f.length()
 	}
-	return formats[f.Format] + f.length()
+	return formats[f.Format] + f.length() + said(", matching ", guard.OneLine(f.Pattern, maxPattern))
 }
 
 var formats = map[string]string{
@@ -39,15 +39,26 @@ var formats = map[string]string{
 }
 
 func (f Field) bounds() string {
-	switch {
-	case f.Least != "" && f.Most != "":
-		return fmt.Sprintf(", %s to %s", f.Least, f.Most)
-	case f.Least != "":
-		return ", at least " + f.Least
-	case f.Most != "":
-		return ", at most " + f.Most
+	var out []string
+	if f.Least != "" && f.Most != "" {
+		out = append(out, f.Least+" to "+f.Most)
+	} else {
+		out = append(out, said("at least ", f.Least), said("at most ", f.Most))
 	}
-	return ""
+	out = append(out, said("over ", f.Over), said("under ", f.Under), said("a multiple of ", f.Step))
+	text := ""
+	for _, s := range out {
+		text += said(", ", s)
+	}
+	return text
+}
+
+// said is s after a word, or nothing.
+func said(word, s string) string {
+	if s == "" {
+		return ""
+	}
+	return word + s
 }
 
 func (f Field) length() string {
