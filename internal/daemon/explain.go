@@ -107,13 +107,18 @@ func (d *Daemon) subjectOf(ctx context.Context, id string) (event, runID string,
 	return rec.Cause, runID, err
 }
 
+// maxCaused is how many runs of one cause are looked at.
+const maxCaused = 1000
+
 func (d *Daemon) eventAndRun(ctx context.Context, id string) (event, runID string, err error) {
 	if _, err := d.events.ByID(ctx, id); err != nil {
 		return "", "", err
 	}
-	list, err := d.runs.List(ctx, run.Filter{Cause: id, Limit: 1})
-	if err == nil && len(list) > 0 {
-		runID = list[0].ID
+	list, err := d.runs.List(ctx, run.Filter{Cause: id, Limit: maxCaused})
+	for _, rec := range list { // newest first; the calls of those who work for it have its cause as well
+		if runID == "" || rec.Parent == "" {
+			runID = rec.ID
+		}
 	}
 	return id, runID, err
 }

@@ -135,6 +135,9 @@ func TestAServerAsksTheOperator(t *testing.T) {
 	if _, err := c.ApprovalsResolve(t.Context(), wire.ApprovalsResolveRequest{ID: q.ID, Decision: wire.Approve, Answer: json.RawMessage(`{"name":"Ada"}`)}); err != nil {
 		t.Fatal(err)
 	}
+	if last, err := c.Explain(t.Context(), wire.ExplainRequest{ID: "last"}); err != nil || last.Run == nil || last.Run.ID != runID {
+		t.Errorf("the last that was said is %+v, %v", last.Run, err)
+	}
 	e, call := called(t, c, runID)
 	if call.Outcome != "ok" || !strings.Contains(call.Text, `"action": "accept"`) || !strings.Contains(call.Text, `"name": "Ada"`) || !strings.Contains(call.Text, `"size": 3`) {
 		t.Errorf("%+v", call)
@@ -269,4 +272,45 @@ func TestTheQuestionOfAServerGoesWithTheTurn(t *testing.T) {
 	}
 	c, _ = up(t, o)
 	gone("stopped")
+}
+
+// TestAKilledDaemonLeavesNoQuestionOfAServer: nobody waits for its answer any more, so it
+// is withdrawn, and the call that asked it is unknown.
+func TestAKilledDaemonLeavesNoQuestionOfAServer(t *testing.T) {
+	t.Parallel()
+	o := options(t, "confine:\n  enforce: best\n"+callsServer+obeys(t, "{tool: mcp.py.ask, input: {}}"))
+	cmd := killable(t, o)
+	c := wire.NewClient(o.Instance.Socket())
+	accepted(t.Context(), t, c, wire.MCPServerAddRequest{Name: "py", Command: askingServer(t, o.Instance.DataDir), Network: "none"})
+	sends(t, c, "ask me")
+	open := func(c *wire.Client, tool string) string {
+		return eventually(t, "a question of "+tool, func() string {
+			list, err := c.ApprovalsList(t.Context(), wire.ApprovalsListRequest{})
+			if err != nil || len(list.Approvals) != 1 || list.Approvals[0].Tool != tool {
+				return ""
+			}
+			return list.Approvals[0].ID
+		})
+	}
+	if _, err := c.ApprovalsResolve(t.Context(), wire.ApprovalsResolveRequest{ID: open(c, "mcp.py.ask"), Decision: wire.Approve}); err != nil {
+		t.Fatal(err)
+	}
+	open(c, "mcp.elicit")
+	kill(cmd)
+	c, _ = up(t, o)
+	eventually(t, "that the question is withdrawn", func() string {
+		list, err := c.ApprovalsList(t.Context(), wire.ApprovalsListRequest{})
+		if err != nil || len(list.Approvals) != 0 {
+			return ""
+		}
+		return "it is"
+	})
+	eventually(t, "that the call is unknown", func() string {
+		e, err := c.Explain(t.Context(), wire.ExplainRequest{ID: "last"})
+		i := slices.IndexFunc(e.Steps, func(s wire.RunStep) bool { return s.Call != nil })
+		if err != nil || i < 0 || e.Steps[i].State != "unknown" {
+			return ""
+		}
+		return "it is"
+	})
 }

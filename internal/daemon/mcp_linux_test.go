@@ -167,20 +167,7 @@ func TestServerDaemonRole(t *testing.T) {
 func TestAKilledDaemonLeavesNoServerAndNoSecondCall(t *testing.T) {
 	t.Parallel()
 	o := options(t, "confine:\n  enforce: best\n"+callsServer+obeys(t, "{tool: mcp.py.wait}"))
-	home := filepath.Dir(o.Instance.DataDir)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestServerDaemonRole$")
-	cmd.Env = []string{"SERVER_TEST_HOME=" + home}
-	ready := make(chan struct{})
-	cmd.Stdout = &waiter{word: "ready", found: ready}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kill(cmd) })
-	select {
-	case <-ready:
-	case <-time.After(patience):
-		t.Fatal("the daemon does not become ready")
-	}
+	cmd := killable(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	c := wire.NewClient(o.Instance.Socket())
@@ -234,6 +221,25 @@ func TestAKilledDaemonLeavesNoServerAndNoSecondCall(t *testing.T) {
 	if n := alive(t, filepath.Join(o.Instance.DataDir, "server.py")); n > 1 {
 		t.Errorf("%d servers are alive", n)
 	}
+}
+
+// killable is a daemon as a process of its own, ready.
+func killable(t *testing.T, o Options) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestServerDaemonRole$")
+	cmd.Env = []string{"SERVER_TEST_HOME=" + filepath.Dir(o.Instance.DataDir)}
+	ready := make(chan struct{})
+	cmd.Stdout = &waiter{word: "ready", found: ready}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { kill(cmd) })
+	select {
+	case <-ready:
+	case <-time.After(patience):
+		t.Fatal("the daemon does not become ready")
+	}
+	return cmd
 }
 
 // alive counts the processes that have a word in their command line.

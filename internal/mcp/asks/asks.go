@@ -105,8 +105,9 @@ func (s *Service) plan(q client.Asked, auth *act.Authority) (name string, input 
 				return "", nil, nil, r.Text, nil
 			}
 		}
+		rule, why := held(q, use)
 		in := elicitInput{Server: q.Server, Tool: q.Tool, Message: q.Message, Schema: q.Schema, URL: q.URL, Before: q.Before}
-		return ElicitTool, in, []policy.Rule{{Scope: use, Effect: policy.Ask}}, "", nil
+		return ElicitTool, in, []policy.Rule{rule}, why, nil
 	}
 	in := sampleInput{Server: q.Server, Tool: q.Tool, Model: modelRole, Agent: auth.Agent, Sample: q.Sample}
 	needs, err := in.needs()
@@ -114,13 +115,29 @@ func (s *Service) plan(q client.Asked, auth *act.Authority) (name string, input 
 		return "", nil, nil, "", err
 	}
 	for _, need := range needs {
-		d := q.Call.Judge(need)
-		if d.Effect == policy.Deny {
-			return "", nil, nil, guard.OneLine(d.String(), maxWhy), nil
+		rule, why := held(q, need)
+		if why != "" {
+			return "", nil, nil, why, nil
 		}
-		rules = append(rules, policy.Rule{Scope: need, Effect: d.Effect})
+		rules = append(rules, rule)
 	}
 	return SampleTool, in, rules, "", nil
+}
+
+// held is a scope as the call holds it, or why it does not. What only the level asks about
+// is held: the level asks about the question as well.
+func held(q client.Asked, need scope.Scope) (r policy.Rule, why string) {
+	d := q.Call.Judge(need)
+	if d.Effect == policy.Deny {
+		return r, guard.OneLine(d.String(), maxWhy)
+	}
+	r = policy.Rule{Scope: need, Effect: policy.Allow}
+	for _, reason := range d.Reasons {
+		if reason.Effect == policy.Ask && reason.Code != policy.CodeLevel {
+			r.Effect = policy.Ask
+		}
+	}
+	return r, ""
 }
 
 // answer is what the call came to, as the server is told.

@@ -1,7 +1,6 @@
 package asks
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/ombud-run/ombud/internal/model"
 	"github.com/ombud-run/ombud/internal/policy"
 	"github.com/ombud-run/ombud/internal/run"
+	"github.com/ombud-run/ombud/internal/scope"
 )
 
 var name = client.Asked{Kind: client.AskForm, Message: "who are you?\u202e", Schema: json.RawMessage(`{"type":"object","required":["name"],"properties":{"name":{"type":"string"}}}`)}
@@ -202,6 +202,12 @@ func TestAQuestionHoldsAtMostWhatItsCallDid(t *testing.T) {
 			}
 		}
 	}
+	q.Call.Judge = func(scope.Scope) policy.Decision {
+		return policy.Decision{Effect: policy.Ask, Reasons: []policy.Reason{{Effect: policy.Ask, Code: policy.CodeLevel}}}
+	}
+	if _, _, rules, _, err := b.plan(q, auth); err != nil || len(rules) != 2 || rules[0].Effect != policy.Allow {
+		t.Errorf("what the level asks about: %v, %v", rules, err)
+	}
 }
 
 func TestWhatIsShownOfAQuestion(t *testing.T) {
@@ -232,31 +238,5 @@ func TestWhatIsShownOfAQuestion(t *testing.T) {
 	in.Message = strings.Repeat("x", maxShown+7)
 	if text := in.summary(); !strings.Contains(text, "[and 7 bytes or more that are NOT shown]") {
 		t.Error(text)
-	}
-}
-
-func TestACrashLeavesNoQuestion(t *testing.T) {
-	t.Parallel()
-	b := setup(t, dbtest.SQLite(t))
-	b.begin(name)
-	a := b.open()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	// Another process takes the run over, as after a kill: the job of the first is no good.
-	other := run.New(b.db, b.vault, b.log, run.NewKinds(), run.Options{Poll: 20 * time.Millisecond})
-	if err := other.Open(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := other.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	if _, err := b.jobs.Sweep(ctx); err != nil {
-		t.Fatal(err)
-	}
-	got, err := b.approvals.Get(ctx, a.ID)
-	if err != nil || got.State != approval.Expired {
-		t.Errorf("the question is %s, %v", got.State, err)
 	}
 }

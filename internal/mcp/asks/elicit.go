@@ -136,7 +136,7 @@ func (in elicitInput) secrets() (out []string) {
 		return nil // the call is refused for it
 	}
 	for _, x := range f.Fields {
-		if secretWords.MatchString(spaced(x.Name)) || secretWords.MatchString(x.Title) || secretWords.MatchString(x.Description) {
+		if secretWords.MatchString(spaced(x.Name)) || secretWords.MatchString(x.Title) {
 			out = append(out, tool.Show(x.Name))
 		}
 	}

@@ -251,5 +251,7 @@ func said(name string) tool.Invocation {
 
 // judged is a policy that says one thing.
 func judged(e policy.Effect) func(scope.Scope) policy.Decision {
-	return func(scope.Scope) policy.Decision { return policy.Decision{Effect: e} }
+	return func(scope.Scope) policy.Decision {
+		return policy.Decision{Effect: e, Reasons: []policy.Reason{{Effect: e, Code: policy.CodeRule}}}
+	}
 }

@@ -76,6 +76,37 @@ func TestTheReferenceServerEverything(t *testing.T) {
 	}
 }
 
+// TestTheReferenceServerEverythingAsks: it offers the tools that ask only to a client that
+// says it can be asked.
+func TestTheReferenceServerEverythingAsks(t *testing.T) {
+	t.Parallel()
+	sp := real(t, "everything", "stdio")
+	sp.Sampling = true
+	s, p := attended(t, quick())
+	s.with(sp)
+	s.until("all tools", func(i Info) bool {
+		return s.tool(i, "trigger-elicitation-request").Tool != "" && s.tool(i, "trigger-url-elicitation").Tool != ""
+	})
+	s.accept()
+	p.says(Answer{Action: Accept, Content: []byte(`{"name":"Ada","check":true,"integer":42}`)})
+	expects(t, s.says("mcp.act.trigger-elicitation-request", `{}`), "Ada", "42")
+	if q := p.heard(); len(q) != 1 || q[0].Kind != AskForm || !strings.Contains(string(q[0].Schema), "titledMultipleSelectEnum") {
+		t.Errorf("%+v", q)
+	}
+	p.says(Answer{Action: Decline, Why: "the operator said no"})
+	expects(t, s.says("mcp.act.trigger-elicitation-request", `{}`), "declined", "the operator said no")
+	p.says(Answer{Action: Accept})
+	expects(t, s.says("mcp.act.trigger-url-elicitation", `{"url":"https://example.com/auth","message":"please"}`), "accept")
+	if q := p.heard(); len(q) != 2 || q[1].Kind != AskURL || q[1].URL != "https://example.com/auth" {
+		t.Errorf("%+v", q)
+	}
+	p.says(Answer{Action: Accept, Text: "the answer is 42", Model: "m", Stop: "endTurn"})
+	expects(t, s.says("mcp.act.trigger-sampling-request", `{"prompt":"what is it?","maxTokens":20}`), "the answer is 42")
+	if q := p.heard(); len(q) != 1 || q[0].Kind != AskSample || q[0].Sample.MaxTokens != 20 {
+		t.Errorf("%+v", q)
+	}
+}
+
 func TestTheReferenceServerFilesystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
