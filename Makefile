@@ -55,7 +55,7 @@ race: ## run the concurrent packages under the race detector (a bounded set, -sh
 test-harness: ## drive the real coding agents, pinned, against an API of ours
 	@sh scripts/setup-tests.sh
 	dirs=$$(sh scripts/install-harness.sh) && \
-	OMBUD_TEST_HARNESS=$$dirs $(GO) test -buildvcs=false -tags harness -count 1 -timeout 12m ./internal/harness/real
+	OMBUD_TEST_HARNESS=$$dirs $(GO) test -buildvcs=false -tags harness -count 1 -timeout 20m ./internal/harness/real
 
 # What judges it is downloaded once, pinned, about 340 MB.
 .PHONY: test-mcp

@@ -145,6 +145,9 @@ func (d *Daemon) listeners() []string {
 	if d.listener != nil && d.listener.State().Open {
 		out = append(out, d.listener.State().Address)
 	}
+	if at := d.keys.Address(); at != "" {
+		out = append(out, at+" (coding agents, to their APIs)")
+	}
 	return out
 }
 

@@ -49,7 +49,7 @@ func New(t testing.TB) *Server {
 // Run is what one CLI is answered, and what it sent.
 type Run struct {
 	URL string // base of Anthropic's and Gemini's API; with "/v1" of OpenAI's
-	Key string // the one key it takes
+	Key string // the one key it takes, which no other run of this machine has
 
 	scenario Scenario
 	server   *Server
@@ -67,7 +67,7 @@ func (s *Server) Run(sc Scenario) *Run {
 	s.ids++
 	name := fmt.Sprintf("run%d", s.ids)
 	r := &Run{
-		URL: s.URL + "/" + name, Key: fmt.Sprintf("fake-key-%s-%08x", name, 0x5eed0000+s.ids),
+		URL: s.URL + "/" + name, Key: fmt.Sprintf("fake-key-%s-%s-%08x", s.URL[strings.LastIndex(s.URL, ":")+1:], name, 0x5eed0000+s.ids),
 		scenario: sc, server: s, changed: make(chan struct{}),
 	}
 	s.runs[name] = r

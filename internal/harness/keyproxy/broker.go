@@ -155,6 +155,13 @@ func parseBase(text string) (*url.URL, error) {
 
 func errClosed() error { return fault.New(fault.Unavailable, "the daemon is stopping") }
 
+// Address is where it listens, host:port; "" before the first loan.
+func (b *Broker) Address() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.address
+}
+
 // Way is where an owner with a loan finds its API.
 type Way struct {
 	Address string // of the broker, host:port

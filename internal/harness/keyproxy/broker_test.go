@@ -317,7 +317,7 @@ func TestWhatCannotBeLent(t *testing.T) {
 			t.Errorf("%s: %v", base, err)
 		}
 	}
-	if b.server != nil {
+	if b.Address() != "" {
 		t.Error("it listens")
 	}
 	if err := b.Close(t.Context()); err != nil {

@@ -40,7 +40,7 @@ func (b *Broker) admit(r *http.Request) (*Loan, *refusal) {
 	switch {
 	case r.Method == http.MethodConnect, r.URL.IsAbs(), r.URL.Host != "", r.URL.Opaque != "":
 		return nil, &refusal{http.StatusBadRequest, "this is no forward proxy"}
-	case r.Host != b.listensAt():
+	case r.Host != b.Address():
 		return nil, &refusal{http.StatusMisdirectedRequest, "this host is not the one that was asked for"}
 	case r.ContentLength > maxBody:
 		return nil, tooLong
@@ -57,12 +57,6 @@ func (b *Broker) admit(r *http.Request) (*Loan, *refusal) {
 		return nil, &refusal{http.StatusNotFound, fmt.Sprintf("this path is not below %s/, or can be read in two ways", l.base.Path)}
 	}
 	return l, nil
-}
-
-func (b *Broker) listensAt() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.address
 }
 
 // What a client can show a credential in.
