@@ -6,7 +6,7 @@ TIMEOUT   ?= 20m
 GOLANGCI  ?= CGO_ENABLED=0 $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.14.0
 
 # Packages with goroutines, locks or atomics of their own.
-RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule trigger httpd wire ipc daemon tools/process channel/remote channel/telegram channel/slack channel/discord delegate harness/child harness/keyproxy mcp/client mcp/server mcp/guests
+RACE_NAMES = db vault eventlog audit lease guard tool tools/shell run hold act approval budget checkpoint outbox agent model memory backup redact secret schedule trigger httpd wire ipc daemon tools/process channel/remote channel/telegram channel/slack channel/discord delegate harness/child harness/keyproxy mcp/client mcp/asks mcp/server mcp/guests
 RACE_ONLY  = ./internal/channel ./internal/signed ./wasmloop
 RACE_PKGS  = $(shell $(GO) list $(RACE_ONLY) $(patsubst %,./%/...,$(wildcard $(addprefix internal/,$(RACE_NAMES)))))
 

@@ -60,6 +60,6 @@ inspect '"name": "time_now"' "$url" --transport http --header "Authorization: Be
 inspect '"status": "ok"' "$url" --transport http --header "Authorization: Bearer $token" --method tools/call --tool-name time_now
 unset OMBUD_HOME OMBUD_MODELS_MAIN OMBUD_LISTEN_ADDRESS
 
-echo "test-mcp: reference servers"
+echo "test-mcp: reference servers, and the suite as a server"
 OMBUD_TEST_MCP=$modules $GO test -buildvcs=false -count 1 -timeout 4m ./internal/mcp/client
 echo "test-mcp: passed"

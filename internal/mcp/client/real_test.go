@@ -4,7 +4,9 @@ package client
 
 import (
 	"context"
+	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
+	"github.com/ombud-run/ombud/internal/form"
 )
 
 // real is a reference server, confined like any other. It runs where OMBUD_TEST_MCP names
@@ -140,5 +143,49 @@ func TestTheReferenceServerMemory(t *testing.T) {
 	}
 	if raw, err := os.ReadFile(filepath.Join(s.dir, "act", "memory.json")); err != nil || !strings.Contains(string(raw), "boiler") {
 		t.Errorf("%q, %v", raw, err)
+	}
+}
+
+// TestTheSuiteJudgesOurClient has the protocol's own suite ask a form of ours, through a
+// process of this test.
+func TestTheSuiteJudgesOurClient(t *testing.T) {
+	t.Parallel()
+	node := real(t, "everything").Command[0]
+	suite, err := filepath.EvalSymlinks(filepath.Join(os.Getenv("OMBUD_TEST_MCP"), "@modelcontextprotocol", "conformance", "dist", "index.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range []string{"tools_call", "elicitation-sep1034-client-defaults"} {
+		cmd := exec.Command(node, suite, "client", "--scenario", scenario, "--command", exe+" -test.run=^TestPlayedForTheSuite$ --")
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "OVERALL: PASSED") {
+			t.Errorf("%s: %v\n%s", scenario, err, out)
+		}
+	}
+}
+
+// TestPlayedForTheSuite is not a test of its own: it is a client of the server whose
+// address stands behind its flags, that calls each of its tools.
+func TestPlayedForTheSuite(t *testing.T) {
+	if flag.NArg() == 0 {
+		t.Skip("plays the client of TestTheSuiteJudgesOurClient")
+	}
+	s, p := attended(t, quick())
+	p.does(func(_ context.Context, q Asked) (Answer, error) {
+		f, err := form.Parse(q.Schema)
+		if err != nil {
+			return Answer{}, err
+		}
+		content, err := f.Check([]byte("{}")) // what has a default gets that
+		return Answer{Action: Accept, Content: content}, err
+	})
+	info := s.with(Spec{Name: "act", URL: flag.Arg(flag.NArg() - 1), Private: true})
+	for _, x := range info.Tools {
+		s.says(x.Name, `{"a":2,"b":40}`)
 	}
 }
