@@ -135,7 +135,11 @@ func (a *app) delegateWait(ctx context.Context, run string) error {
 			return err
 		})
 		if err != nil {
-			return untilInterrupted(ctx, err)
+			if untilInterrupted(ctx, err) != nil {
+				return err
+			}
+			a.note("it works on: ombud delegate show %s shows how it stands, ombud runs cancel %s ends it", run, run)
+			return nil
 		}
 		for _, q := range now.Questions {
 			seen = append(seen, q.ApprovalID)
@@ -207,7 +211,7 @@ func delegationError(res wire.DelegateShowResult) error {
 	case "cancelled":
 		return fault.New(fault.Cancelled, "the task was cancelled").WithHint("%s", hint)
 	case "killed":
-		return fault.New(fault.Timeout, "%s was ended: %s", who, why).WithHint("%s", hint)
+		return fault.New(fault.Timeout, "%s was ended: %s", who, why).WithHint("go on with it: ombud delegate --session %s; %s tells what it did", res.Delegation.SessionID, hint)
 	case "auth":
 		return fault.New(fault.Unavailable, "%s is not let in by its API: %s", who, why).WithHint("check its key or login: ombud harness probe %s", who)
 	case "limit":

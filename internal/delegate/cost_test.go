@@ -74,7 +74,7 @@ func TestWhatAnEndedRunHasCostIsBookedAsFarAsItIsKnown(t *testing.T) {
 		if x, _ := h.last(); x.Outcome != "killed" || x.MicroUSD != 300_000 || x.Priced || x.Possible != rest {
 			t.Errorf("killed: %+v", x)
 		}
-		if !strings.Contains(res.Text, "at least $0.30, perhaps $0.065 more") {
+		if !strings.Contains(res.Text, "at least $0.30, perhaps $0.065 more") || !strings.Contains(res.Text, "delegate.quiet") {
 			t.Errorf("it is told as %s", res.Text)
 		}
 		if spent, reserved, possible, unknown := h.spent(); spent != 600_000 || reserved != 0 || possible != 2*rest || unknown != 2 {

@@ -10,6 +10,7 @@ import (
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/harness"
+	"github.com/ombud-run/ombud/internal/harness/child"
 )
 
 // maxAnswer bounds the answer in a report, in bytes; the whole is kept with the run.
@@ -22,13 +23,17 @@ func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Repo
 		Error: fault.Cut(rec.Error, 2<<10), Tries: w.try,
 	}
 	if rec.Outcome != harness.Completed && rep.Error == "" {
-		rep.Error = rec.Reason
+		rep.Error = inWords(rec.Reason)
 	}
 	if len(rep.Answer) < len(rec.Text) {
 		w.note("the answer is longer: ombud delegate show %s", w.run)
 	}
 	if n := len(refused(rec)); n > 0 {
-		w.note("%d of its calls were refused", n)
+		verb := "were"
+		if n == 1 {
+			verb = "was"
+		}
+		w.note("%d of its calls %s refused", n, verb)
 	}
 	s.price(&rep, w, rec)
 	if err := s.know(ctx, w, rec.Session); err != nil {
@@ -67,6 +72,23 @@ func (s *Service) report(ctx context.Context, w *work, rec harness.Record) (Repo
 	}
 	rep.Notes = w.notes
 	return rep.fit(), kept, nil
+}
+
+// inWords is why a program was ended, for people.
+func inWords(reason string) string {
+	switch reason {
+	case child.ReasonWall:
+		return "it worked as long as it may (delegate.timeout, or what the task says)"
+	case child.ReasonQuiet:
+		return "it said nothing for as long as it may (delegate.quiet)"
+	case child.ReasonCancelled:
+		return "it was stopped"
+	case child.ReasonLingers:
+		return "it lived on when its work was over"
+	case child.ReasonDeaf:
+		return "it asked, and did not read the answers"
+	}
+	return reason
 }
 
 // maxReport bounds a report as JSON, in bytes: what a call came to is cut where it is over
