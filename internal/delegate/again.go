@@ -19,9 +19,10 @@ const maxKey = 200
 func (s *Service) sealOf(o Order, key string) ([]byte, error) {
 	o.Conversation = "" // where it is put is not the client's word
 	raw, err := json.Marshal(struct {
-		Want Want
-		Task Task
-	}{o.Want, o.Task})
+		Harness string `json:"harness"`
+		Model   string `json:"model"`
+		Task    Task   `json:"task"`
+	}{o.Want.Harness, o.Want.Model, o.Task})
 	if err != nil {
 		return nil, fault.New(fault.Internal, "a task: %w", err)
 	}
