@@ -119,8 +119,11 @@ func (m *meter) spent(ctx context.Context, name string, u harness.Usage, c harne
 			return
 		}
 		want := 2 * m.held
-		if m.most > 0 && (!known || want > m.most) {
-			want = m.most // also where nobody knows what it costs
+		switch {
+		case !known:
+			want = m.most // nothing says what would be enough; where nothing limits it, there is no such amount
+		case m.most > 0:
+			want = min(want, m.most)
 		}
 		if want <= m.held {
 			return

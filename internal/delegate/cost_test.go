@@ -212,3 +212,24 @@ func TestATurnsLimitIsNotATasks(t *testing.T) {
 		t.Errorf("it may cost %d", got)
 	}
 }
+
+// TestWhereNothingLimitsATaskAPriceNobodyKnowsHoldsNoMore: there is no amount that would be
+// enough, and what is held for nothing would be counted all the same.
+func TestWhereNothingLimitsATaskAPriceNobodyKnowsHoldsNoMore(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := open(t, d, func(c *Config) { c.Budget = budget.Limit{} })
+		h.deps.Budget = budget.New(h.db, budget.Config{})
+		h.deps.Price = perToken
+		h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+			task.Spent("odd-1", told(10), harness.Cost{})
+			if _, reserved, _, _ := h.spent(); reserved != firstHold {
+				t.Errorf("held are %d", reserved)
+			}
+			return done(task, "42", 10), nil
+		})
+		if res := h.call(CallTool, callInput{Prompt: "x"}); res.Status != act.OK {
+			t.Errorf("%+v", res)
+		}
+	})
+}
