@@ -15,25 +15,31 @@ import (
 )
 
 const (
-	// firstHold is held for a task at least, in micro-USD.
-	firstHold = 500_000
+	// firstHold is held for a task at least, in micro-USD, and silentHold for one whose program
+	// tells only in the end what it used.
+	firstHold  = 500_000
+	silentHold = 1_000_000
 	// response is what a program asks a model to answer at most at once, in tokens.
 	response = 32_000
 )
 
 // hold is what a task holds when it begins: what the dearest of the last ones has cost.
-// Where its program tells only in the end what it used, nothing could be held later, so it
-// is all that it may cost.
+// Where its program tells only in the end what it used, nothing can be held later. All that
+// it may cost would leave a day no room for three, so it is more of the same.
 func (s *Service) hold(ctx context.Context, q db.Q, t Task, most int64) (int64, error) {
 	h, _, err := s.pick(t.Harness)
 	if err != nil {
 		return most, nil //nolint:nilerr // it is not set up any more, which the run says
 	}
-	if s.Price == nil || !child.TellsUse(child.Task{CLI: h.CLI, Write: t.Write}) {
+	if s.Price == nil {
 		return most, nil
 	}
+	least := int64(firstHold)
+	if !child.TellsUse(child.Task{CLI: h.CLI, Write: t.Write}) {
+		least = silentHold
+	}
 	_, dearest, _, err := s.typical(ctx, q, h.Name)
-	hold := max(firstHold, dearest)
+	hold := max(least, dearest)
 	if most > 0 {
 		hold = min(hold, most)
 	}

@@ -173,9 +173,9 @@ func TestATaskHoldsWhatItMayBeExpectedToCost(t *testing.T) {
 	})
 }
 
-// TestOneThatTellsItsCostInTheEndHoldsItsLimit: nothing could be held later. And one that
-// does not stop by itself is ended at its limit.
-func TestOneThatTellsItsCostInTheEndHoldsItsLimit(t *testing.T) {
+// TestOneThatTellsItsCostInTheEndHoldsMore: nothing can be held later. And one that does not
+// stop by itself is ended at its limit.
+func TestOneThatTellsItsCostInTheEndHoldsMore(t *testing.T) {
 	t.Parallel()
 	h := open(t, dbtest.SQLite(t), func(c *Config) { c.Budget = budget.At(600_000) })
 	h.deps.Price = func(harness.Name, string, harness.Usage) (int64, bool) { return 700_000, true }
