@@ -177,12 +177,12 @@ func TestATaskHoldsWhatItMayBeExpectedToCost(t *testing.T) {
 // stop by itself is ended at its limit.
 func TestOneThatTellsItsCostInTheEndHoldsMore(t *testing.T) {
 	t.Parallel()
-	h := open(t, dbtest.SQLite(t), func(c *Config) { c.Budget = budget.At(600_000) })
-	h.deps.Price = func(harness.Name, string, harness.Usage) (int64, bool) { return 700_000, true }
+	h := open(t, dbtest.SQLite(t), func(c *Config) { c.Budget = budget.At(3_000_000) })
+	h.deps.Price = func(harness.Name, string, harness.Usage) (int64, bool) { return 3_500_000, true }
 	repo(t, h.cfg.Workspace)
 	h.stage.play(func(ctx context.Context, task child.Task) (harness.Record, error) {
 		_, reserved, _, _ := h.spent()
-		if want := map[bool]int64{false: 600_000, true: firstHold}[task.Write]; reserved != want {
+		if want := map[bool]int64{false: silentHold, true: firstHold}[task.Write]; reserved != want {
 			t.Errorf("held are %d, want %d", reserved, want)
 		}
 		if !task.Write {
