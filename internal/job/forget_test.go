@@ -26,7 +26,7 @@ func TestJobsAreForgottenLongAfterTheirEndUnlessSomethingOfThemIsOpen(t *testing
 		open, _ := b.issue(r)
 		b.got(act.OK, oldToken, "note", "a", "")
 		b.got(act.OK, freshToken, "note", "a", "")
-		question := b.got(act.Parked, asksToken, "post", "a", "a").Approval
+		question := b.left(asksToken, "a").ID
 		for _, x := range []Job{old, asks, fresh} {
 			if err := b.End(t.Context(), x.ID, "its process is gone"); err != nil {
 				t.Fatal(err)

@@ -323,7 +323,7 @@ func ended(t *testing.T, b *bench, token, as, key string, want act.Status) act.R
 	return act.Result{}
 }
 
-func pass(t *testing.T) {
+func pass(t testing.TB) {
 	t.Helper()
 	timer := time.NewTimer(5 * time.Millisecond)
 	defer timer.Stop()
@@ -333,27 +333,30 @@ func pass(t *testing.T) {
 	}
 }
 
+// left makes a call that asks, and returns its question once nothing waits for it any more.
+func (b *bench) left(token, as string) approval.Approval {
+	b.t.Helper()
+	res := b.got(act.Parked, token, "post", as, as)
+	for range 1000 {
+		a, err := b.approvals.Get(b.t.Context(), res.Approval)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if a.Detached {
+			return a
+		}
+		pass(b.t)
+	}
+	b.t.Fatal("it is waited for, for ever")
+	return approval.Approval{}
+}
+
 func TestACallApprovedAfterItsWaitIsMadeUnderItsOldKeyIfItsJobLives(t *testing.T) {
 	t.Parallel()
 	b := setup(t, dbtest.SQLite(t), func(o *approval.Options) { o.Hold = time.Millisecond })
 	r := b.work("x")
 	job, token := b.issue(r)
-	left := func(as string) approval.Approval {
-		t.Helper()
-		res := b.got(act.Parked, token, "post", as, as)
-		for range 1000 {
-			a, err := b.approvals.Get(t.Context(), res.Approval)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if a.Detached {
-				return a
-			}
-			pass(t)
-		}
-		t.Fatal("it is waited for, for ever")
-		return approval.Approval{}
-	}
+	left := func(as string) approval.Approval { return b.left(token, as) }
 	approve := func(a approval.Approval) {
 		t.Helper()
 		if _, err := b.approvals.Resolve(t.Context(), a.ID, approval.Reply{Decision: approval.Approve}, "operator"); err != nil {
