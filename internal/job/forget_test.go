@@ -26,7 +26,10 @@ func TestJobsAreForgottenLongAfterTheirEndUnlessSomethingOfThemIsOpen(t *testing
 		open, _ := b.issue(r)
 		b.got(act.OK, oldToken, "note", "a", "")
 		b.got(act.OK, freshToken, "note", "a", "")
-		question := b.left(asksToken, "a").ID
+		question := b.left(asksToken, "a")
+		if _, err := b.Runs.Wait(t.Context(), question.Run); err != nil {
+			t.Fatal(err)
+		}
 		for _, x := range []Job{old, asks, fresh} {
 			if err := b.End(t.Context(), x.ID, "its process is gone"); err != nil {
 				t.Fatal(err)
@@ -66,7 +69,7 @@ func TestJobsAreForgottenLongAfterTheirEndUnlessSomethingOfThemIsOpen(t *testing
 			}
 		}
 		left(asks, fresh, open)
-		if _, err := b.approvals.Resolve(t.Context(), question, approval.Reply{Decision: approval.Deny}, "operator"); err != nil {
+		if _, err := b.approvals.Resolve(t.Context(), question.ID, approval.Reply{Decision: approval.Deny}, "operator"); err != nil {
 			t.Fatal(err)
 		}
 		left(fresh, open)
