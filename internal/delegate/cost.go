@@ -243,8 +243,9 @@ func (s *Service) price(rep *Report, w *work, rec harness.Record) {
 			rep.Possible, rep.Bounded = s.Price(w.h.CLI, cmp.Or(w.t.Model, rec.Model), harness.Usage{Input: rec.Usage.Context, Output: response})
 		}
 	}
-	if w.try > 1 && !rec.Cost.Cumulative {
-		w.note("what it used before it was interrupted is not in its cost")
+	if w.try > 1 { // also where it counts over its session: a program that is killed does not write down what it had used
+		rep.Priced = false
+		w.note("what it used before it was interrupted may be missing in its cost")
 	}
 }
 
@@ -281,14 +282,14 @@ func (s *Service) costOfEnded(ctx context.Context, tx *db.Tx, runID string, x Se
 	if err != nil {
 		return nil //nolint:nilerr // it is not set up any more, and what it cost is not known
 	}
-	s.price(rep, &work{t: t, h: h, x: x, try: 1}, k.Record)
+	s.price(rep, &work{t: t, h: h, x: x, try: row.Tries}, k.Record)
 	return nil
 }
 
 // letGoTx books what was held against the budget as what it came to: the cost, if that is
 // known; what is known of it, and a bounded rest, for a program that was ended; all that was
-// held, if it had told nothing; a cost nobody knows, for one that came to its end; and
-// nothing for one that was never started.
+// held, if it had told nothing or died with a daemon and was started again; a cost nobody
+// knows, for one that came to its end; and nothing for one that was never started.
 func (s *Service) letGoTx(ctx context.Context, tx *db.Tx, rec run.Record, rep *Report) error {
 	rid, err := s.Budget.OpenOf(ctx, tx, rec.ID, reserveStep)
 	if fault.Is(err, fault.NotFound) {
@@ -309,14 +310,19 @@ func (s *Service) letGoTx(ctx context.Context, tx *db.Tx, rec run.Record, rep *R
 	if err := s.Budget.TokensTx(ctx, tx, rid, tokens); err != nil {
 		return err
 	}
+	held, err := s.Budget.HeldBy(ctx, tx, rid)
+	if err != nil {
+		return err
+	}
 	switch ended := rep.CutOff || rec.State != run.Completed; {
+	case x.Tries > 1: // what the earlier starts used is known to nobody; it was held
+		rep.Priced, rep.Possible = false, rep.Possible+held
+		return s.Budget.AtLeastTx(ctx, tx, rid, rep.MicroUSD, rep.Possible)
 	case rep.Priced || !ended:
 		return s.Budget.CommitTx(ctx, tx, rid, rep.MicroUSD, rep.Priced)
 	case rep.Bounded:
 		return s.Budget.AtLeastTx(ctx, tx, rid, rep.MicroUSD, rep.Possible)
 	}
-	if rep.Possible, err = s.Budget.HeldBy(ctx, tx, rid); err != nil {
-		return err
-	}
+	rep.Possible = held
 	return s.Budget.PossibleTx(ctx, tx, rid)
 }

@@ -111,8 +111,12 @@ func TestADelegationGoesOnByItsSession(t *testing.T) {
 		if len(tasks) != 2 || tasks[1].Session != tasks[0].NewSession || !strings.Contains(tasks[1].Prompt, "interrupted") || !strings.HasSuffix(tasks[1].Prompt, "build it") {
 			t.Errorf("it went on with %+v", tasks[1])
 		}
-		if x, _ := h.last(); x.Tries != 2 || x.MicroUSD != 1500 {
+		x, _ := h.last()
+		if x.Tries != 2 || x.MicroUSD != 1500 || x.Priced || x.Possible == 0 { // the first start may have used something
 			t.Errorf("the row is %+v", x)
+		}
+		if spent, reserved, possible, unknown := h.spent(); spent != 1500 || reserved != 0 || possible != x.Possible || unknown != 1 {
+			t.Errorf("booked are %d, held %d, possible %d, unknown %d", spent, reserved, possible, unknown)
 		}
 		if n := len(h.events(KindCompleted)); n != 1 {
 			t.Errorf("%d ends were told", n)
