@@ -83,6 +83,9 @@ type Options struct {
 	Poll    time.Duration // how often expired ones are looked for; default 5 s
 	// OnAsked tells a person: what it writes is one commit with the question.
 	OnAsked Hook
+	// OnApproving is called before a yes is written. Its error refuses the yes and leaves
+	// the question open.
+	OnApproving Hook
 	// OnResolved wakes the run, or starts one for a detached call. It is called when
 	// a question leaves pending for approved, denied or expired.
 	OnResolved Hook
@@ -120,6 +123,9 @@ func New(d *db.DB, v *vault.Vault, l *eventlog.Log, o Options) *Approvals {
 	nothing := func(context.Context, *db.Tx, Approval) error { return nil }
 	if o.OnAsked == nil {
 		o.OnAsked = nothing
+	}
+	if o.OnApproving == nil {
+		o.OnApproving = nothing
 	}
 	if o.OnResolved == nil {
 		o.OnResolved = nothing

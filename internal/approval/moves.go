@@ -230,6 +230,9 @@ func (a *Approvals) ResolveTx(ctx context.Context, tx *db.Tx, id string, r Reply
 		if answer, err = a.answer(&asked, r.Answer); err != nil { // the form of a question never changes
 			return asked, err
 		}
+		if err := a.opt.OnApproving(ctx, tx, asked); err != nil {
+			return asked, err
+		}
 	}
 	now := tx.Now()
 	expires := now + a.opt.Good.Microseconds()

@@ -89,7 +89,7 @@ func open(ctx context.Context, o Options, t turn) (_ *Daemon, err error) {
 	d.outbox = outbox.New(d.db, d.vault, d.events, channels, outbox.Options{Logger: d.log, Held: d.hold.Held, OnTrouble: d.undelivered})
 	d.approvals = approval.New(d.db, d.vault, d.events, approval.Options{
 		Hold: cfg.Approvals.Hold, Expires: cfg.Approvals.Expires, Hide: d.hide, Logger: d.log,
-		OnAsked: d.askInChat, OnResolved: d.resolved,
+		OnAsked: d.askInChat, OnApproving: d.approving, OnResolved: d.resolved,
 	})
 	d.grants = grant.NewGrants(d.db, d.vault, d.events, d.audit, policy.Assisted)
 	if err := d.openConfine(cfg); err != nil {
@@ -213,6 +213,11 @@ func (d *Daemon) openAgents(cfg config.Config, kinds *run.Kinds) error {
 		}
 	}
 	return nil
+}
+
+// approving refuses a yes that would come to nothing.
+func (d *Daemon) approving(ctx context.Context, tx *db.Tx, a approval.Approval) error {
+	return d.jobs.ApprovingTx(ctx, tx, a)
 }
 
 // resolved audits a decision and lets what waits for it go on, in the transaction

@@ -308,6 +308,32 @@ func (j *Jobs) callEnded(ctx context.Context, tx *db.Tx, rec run.Record) error {
 	return j.Approvals.WithdrawTx(ctx, tx, rec.ID, "the call has ended")
 }
 
+// ApprovingTx refuses a yes to a question that a job waits for which has ended, though
+// nobody has swept it yet, as after a crash. Nobody would hear the answer, and whoever gave
+// it would take it for given.
+func (j *Jobs) ApprovingTx(ctx context.Context, tx *db.Tx, apr approval.Approval) error {
+	if apr.Detached {
+		return nil
+	}
+	var jobID string
+	err := tx.QueryRow(ctx, "SELECT job FROM job_calls WHERE run = $1", apr.Run).Scan(&jobID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	job, _, err := j.load(ctx, tx, jobID)
+	if err != nil {
+		return err
+	}
+	if _, working, err := j.working(ctx, tx, job, tx.Now()); err != nil || working {
+		return err
+	}
+	return fault.New(fault.Conflict, "what asked %s has ended, so nobody waits for the answer", apr.ID).
+		WithHint("ombud inbox shows whether it asks again")
+}
+
 // DecidedTx takes the decision about a call that a job left to a person. It reports
 // whether it was one: then the call is a run of its own now, under its old key.
 func (j *Jobs) DecidedTx(ctx context.Context, tx *db.Tx, apr approval.Approval) (ours bool, err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/act"
 	"github.com/ombud-run/ombud/internal/approval"
+	"github.com/ombud-run/ombud/internal/db"
 	"github.com/ombud-run/ombud/internal/db/dbtest"
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/label"
@@ -100,4 +101,32 @@ func TestAPatientCallWaitsAsLongAsItsQuestionIsOpen(t *testing.T) {
 		t.Errorf("the question is %s (%s), %v", a.State, a.Note, err)
 	}
 	b.let(r)
+}
+
+func TestNobodyIsToldThatAnAnswerWasTakenWhichNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := setup(t, d)
+		r := b.work("x")
+		_, token := b.issue(r)
+		req := Request{Token: token, Tool: "post", Input: json.RawMessage(`{"as":"a"}`), Key: "a", Wait: 100 * time.Millisecond, Patient: true}
+		ans, err := b.Call(t.Context(), req)
+		if err != nil || ans.Result.Status != act.Parked {
+			t.Fatalf("%+v, %v", ans.Result, err)
+		}
+		b.let(r) // and its job was not swept yet
+		yes := approval.Reply{Decision: approval.Approve}
+		if _, err := b.approvals.Resolve(t.Context(), ans.Result.Approval, yes, "operator"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a yes: %v", err)
+		}
+		if a, err := b.approvals.Get(t.Context(), ans.Result.Approval); err != nil || a.State != approval.Pending {
+			t.Errorf("the question is %s, %v", a.State, err)
+		}
+		if n, err := b.Sweep(t.Context()); err != nil || n != 1 {
+			t.Fatalf("%d jobs were swept: %v", n, err)
+		}
+		if rec, err := b.Runs.Wait(t.Context(), ans.Run); err != nil || rec.State != run.Cancelled {
+			t.Errorf("the call is %s, %v", rec.State, err)
+		}
+	})
 }

@@ -68,7 +68,9 @@ func setup(t testing.TB, d *db.DB, tune ...func(*approval.Options)) *bench {
 	if err := chain.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o := approval.Options{OnResolved: func(ctx context.Context, tx *db.Tx, a approval.Approval) error {
+	o := approval.Options{OnApproving: func(ctx context.Context, tx *db.Tx, a approval.Approval) error {
+		return b.ApprovingTx(ctx, tx, a)
+	}, OnResolved: func(ctx context.Context, tx *db.Tx, a approval.Approval) error {
 		if ours, err := b.DecidedTx(ctx, tx, a); ours || err != nil {
 			return err
 		}
