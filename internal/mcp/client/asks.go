@@ -238,7 +238,9 @@ func (t *talk) notes() []string {
 // connection ends it as well.
 func (t *talk) ask(ctx context.Context, q Asked) (Answer, error) {
 	if q.Number = int(t.n.Add(1)); q.Number > maxQuestions {
-		t.note(fmt.Sprintf("it asked more than %d times", maxQuestions))
+		if q.Number == maxQuestions+1 { // a server can go on for as long as its call takes
+			t.note(fmt.Sprintf("it asked more than %d times", maxQuestions))
+		}
 		return Answer{}, refuse("this call has asked %d times, which is the most", maxQuestions)
 	}
 	if t.in.Asking == nil {

@@ -259,7 +259,9 @@ func TestACallAsksOneThingAtATimeAndNotForEver(t *testing.T) {
 	t.Parallel()
 	s, p := attended(t, quick())
 	s.with(spec("good"))
-	expects(t, s.says("mcp.act.ask-often", `{}`), "it asked more than 8 times")
+	if got := s.says("mcp.act.ask-often", `{}`); strings.Count(got, "it asked more than 8 times") != 1 {
+		t.Error(got)
+	}
 	if q := p.heard(); len(q) != maxQuestions || p.most.Load() != 1 {
 		t.Errorf("%d questions, %d at a time", len(q), p.most.Load())
 	}
