@@ -217,6 +217,7 @@ func TestWhatIsShownOfAQuestion(t *testing.T) {
 		"https://\u0430pple.com/":   "xn--pple-43d.com (shown as \u0430pple.com, in letters that can look like others)",
 		"https://xn--pple-43d.com/": "xn--pple-43d.com (shown as xn--pple-43d.com, in letters that can look like others)",
 		"https://a_b.example/":      "a_b.example",
+		"https://[::1]:8443/x":      "::1 port 8443",
 	} {
 		if got := host(address); !strings.HasPrefix(got, want) {
 			t.Errorf("%s leads to %q, want %q", address, got, want)
@@ -234,6 +235,10 @@ func TestWhatIsShownOfAQuestion(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(got, []string{"API_KEY", "access_token", "apiKey", "password", "pin"}) {
 		t.Errorf("secret are %q", got)
+	}
+	in.Schema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","description":"The password of your account"},"b":{"type":"string"}}}`)
+	if got := in.secrets(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("by its description, secret are %q", got)
 	}
 	in.Message = strings.Repeat("x", maxShown+7)
 	if text := in.summary(); !strings.Contains(text, "[and 7 bytes or more that are NOT shown]") {

@@ -3,6 +3,7 @@ package asks
 import (
 	"context"
 	"encoding/json"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -108,7 +109,9 @@ func host(address string) string {
 		return "an address that cannot be read"
 	}
 	name, err := idna.Lookup.ToASCII(u.Hostname())
-	if err != nil {
+	if _, no := netip.ParseAddr(u.Hostname()); no == nil {
+		name = u.Hostname()
+	} else if err != nil {
 		name = tool.Show(u.Hostname()) + " (which is no name of a host)"
 	}
 	if port := u.Port(); port != "" {
@@ -136,7 +139,7 @@ func (in elicitInput) secrets() (out []string) {
 		return nil // the call is refused for it
 	}
 	for _, x := range f.Fields {
-		if secretWords.MatchString(spaced(x.Name)) || secretWords.MatchString(x.Title) {
+		if slices.ContainsFunc([]string{spaced(x.Name), x.Title, x.Description}, secretWords.MatchString) {
 			out = append(out, tool.Show(x.Name))
 		}
 	}
