@@ -52,9 +52,9 @@ type Config struct {
 
 const (
 	maxHead  = 64 << 10
-	maxBody  = 64 << 20 // of a request; the APIs take 20 to 50 MiB
-	maxConns = 1024     // at once, further ones wait
-	headTime = 10 * time.Second
+	maxBody  = 64 << 20         // of a request; the APIs take 20 to 50 MiB
+	maxConns = 1024             // at once, further ones wait
+	headTime = 10 * time.Second // for a head, and for each piece of a body
 	idle     = 2 * time.Minute
 )
 
@@ -63,6 +63,8 @@ const (
 type Broker struct {
 	cfg     Config
 	connect func(guard.HTTPConfig) *http.Client // of guard; tests trust more certificates
+
+	patience time.Duration // for more of a request
 
 	mu      sync.Mutex
 	loans   map[*Loan]struct{}
@@ -78,7 +80,7 @@ func New(cfg Config) *Broker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Broker{cfg: cfg, connect: guard.HTTPClient, loans: map[*Loan]struct{}{}, clients: map[string]*http.Client{}}
+	return &Broker{cfg: cfg, connect: guard.HTTPClient, patience: headTime, loans: map[*Loan]struct{}{}, clients: map[string]*http.Client{}}
 }
 
 // Loan is a token in the place of a key.

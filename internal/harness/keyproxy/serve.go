@@ -9,8 +9,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ombud-run/ombud/internal/fault"
 	"github.com/ombud-run/ombud/internal/guard"
@@ -23,7 +25,9 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer b.active.Done()
 	l, no := b.admit(r)
+	from := http.NewResponseController(w)
 	if no != nil {
+		_ = from.SetReadDeadline(time.Now().Add(b.patience)) // the server reads what is left before it answers; a connection takes deadlines
 		no.write(w, r)
 		return
 	}
@@ -31,8 +35,30 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	r = r.WithContext(ctx)
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r.Body = &prompt{http.MaxBytesReader(w, r.Body, maxBody), from, b.patience}
 	l.proxy.ServeHTTP(final{w}, r)
+}
+
+// prompt is a body whose sender is waited for only so long: connections are few, and
+// anybody on this machine can open them.
+type prompt struct {
+	io.ReadCloser
+	from *http.ResponseController
+	wait time.Duration
+}
+
+func (b *prompt) Read(p []byte) (int, error) {
+	if err := b.from.SetReadDeadline(time.Now().Add(b.wait)); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = unfinished
+	case err != nil: // whole: the answer may take as long as it likes
+		_ = b.from.SetReadDeadline(time.Time{}) // the next read would tell
+	}
+	return n, err
 }
 
 // admit finds what a request may be forwarded with.
@@ -136,7 +162,10 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-var tooLong = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is longer than %d MiB", maxBody>>20)}
+var (
+	tooLong    = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is longer than %d MiB", maxBody>>20)}
+	unfinished = &refusal{http.StatusBadRequest, "the request did not come to its end"}
+)
 
 // answered looks at an answer before any of it goes to the client. The key is taken out,
 // in whatever spelling ombud knows of it, and so is what would lead the client elsewhere.
@@ -200,7 +229,7 @@ func (l *Loan) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case l.ctx.Err() != nil:
 		no = &refusal{http.StatusUnauthorized, "the run has ended"}
 	case r.Context().Err() != nil:
-		return // the client has gone
+		no = unfinished // or its client has gone, and nobody reads this
 	default:
 		no = &refusal{http.StatusBadGateway, "the API at " + l.base.Host + " is not reached"}
 		l.broker.cfg.Logger.Warn("the API of a coding agent is not reached", "host", l.base.Host, "run", l.owner, "error", l.hide.Error(err))

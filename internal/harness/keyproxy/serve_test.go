@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // raw writes a request as it stands and returns the status and the rest of the answer.
@@ -92,6 +93,45 @@ func TestNoRequestLeadsElsewhere(t *testing.T) {
 		if q.URL.Path != "/v1/ok" && q.URL.Path != "/v1" {
 			t.Errorf("the API was asked for %s", q.URL)
 		}
+	}
+}
+
+// TestNobodyKeepsAConnectionByHalfARequest: there are only so many, and the runs need them.
+func TestNobodyKeepsAConnectionByHalfARequest(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, XAPIKey, nil)
+	b := open(t, a)
+	b.patience = 50 * time.Millisecond
+	l := lend(t, b, a, "/v1")
+	for token, want := range map[string]int{"of-nobody": 401, l.Token: 400} {
+		for _, framing := range []string{"Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
+			if got, said := raw(t, b.Address(), "POST /v1/ok HTTP/1.1\r\nHost: "+b.Address()+"\r\nX-Api-Key: "+token+"\r\n"+framing); got != want {
+				t.Errorf("%q: %d %s", framing, got, said)
+			}
+		}
+	}
+}
+
+// TestAnAnswerMayTakeLongerThanARequest: a model thinks, and nothing more is to come from
+// the program.
+func TestAnAnswerMayTakeLongerThanARequest(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, XAPIKey, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // what is missing is not told below
+		late := time.NewTimer(300 * time.Millisecond)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			_, _ = w.Write(body)
+		case <-r.Context().Done():
+		}
+	})
+	b := open(t, a)
+	b.patience = 50 * time.Millisecond
+	l := lend(t, b, a, "")
+	resp, said := ask(t, request(t, "POST", l.BaseURL+"/v1/messages", "hello", "X-Api-Key", l.Token))
+	if resp.StatusCode != http.StatusOK || said != "hello" {
+		t.Errorf("%d %s", resp.StatusCode, said)
 	}
 }
 
