@@ -46,6 +46,10 @@ func (a *app) standing(ctx context.Context, h *holds, id string, deny bool) (str
 	if err != nil {
 		return "", err
 	}
+	if q.Form != nil { // before it is said what would stand
+		return "", fault.New(fault.Invalid, "%s has to be filled in by a person each time, so no approval of it can stand", oneLine(q.ID)).
+			WithHint("approve it for this call alone")
+	}
 	where, kept := "in every conversation", wire.StandingAlways
 	if h.conversation {
 		where, kept = "in conversation "+oneLine(q.Conversation), wire.StandingConversation
