@@ -131,7 +131,8 @@ func (s *Service) Apply(ctx context.Context, runID string) (string, error) {
 }
 
 // Drop forgets a session: its worktree and its row are removed. What its runs told stays.
-// Conflict while one of them works.
+// Conflict while one of them works. The row goes last, so that what a daemon that dies
+// meanwhile leaves is listed, and can be dropped again.
 func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 	x, err := s.SessionOf(ctx, sessionID)
 	if err != nil {
@@ -146,9 +147,13 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 			err = fault.New(fault.Conflict, "session %s is worked in", x.ID).WithHint("wait for its run, or stop it: ombud runs cancel")
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, "DELETE FROM delegation_sessions WHERE id = $1", x.ID)
+			x, err = s.session(ctx, tx, x.ID)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		x.Body.Dropped = true
+		return s.saveSession(ctx, tx, x)
 	})
 	if err != nil {
 		return x, err
@@ -162,5 +167,11 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 	if h, unknown := s.Harness(x.Harness); unknown == nil {
 		err = errors.Join(err, removeAll(s.checksOf(h, x.ID)))
 	}
-	return x, err
+	if err != nil {
+		return x, err
+	}
+	return x, s.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM delegation_sessions WHERE id = $1", x.ID)
+		return err
+	})
 }

@@ -26,7 +26,8 @@ type SessionBody struct {
 	Native       string `json:"native,omitempty"` // the program's own id; "" until it told one
 	Home         string `json:"home"`             // the machine's directories it is in
 	Dir          string `json:"dir"`
-	Tree         Tree   `json:"tree,omitzero"` // where it writes
+	Tree         Tree   `json:"tree,omitzero"`     // where it writes
+	Dropped      bool   `json:"dropped,omitempty"` // it is being forgotten: nobody goes on with it
 
 	// What it has cost and used so far, where its program counts over the session.
 	MicroUSD int64         `json:"micro_usd,omitempty"`

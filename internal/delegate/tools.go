@@ -322,6 +322,9 @@ func goesOn(x Session, o *Order) error {
 	if o.Subject != Operator && (x.Body.Subject != o.Subject || x.Body.Conversation != o.Conversation) {
 		return fault.New(fault.NotFound, "no session %q", fault.Cut(x.ID, 100)) // also its being there is not told
 	}
+	if x.Body.Dropped {
+		return fault.New(fault.Conflict, "session %s is being forgotten", x.ID).WithHint("begin a new one; ombud delegate drop %s ends what was begun", x.ID)
+	}
 	if o.Want.Harness == "" {
 		o.Want.Harness = x.Harness
 	}

@@ -101,7 +101,7 @@ func (s *Service) worthKeeping(ctx context.Context, x Session, force bool) (stri
 		return "", err
 	case busy:
 		return "it is worked in", nil
-	case force:
+	case force, x.Body.Dropped:
 		return "", nil
 	}
 	tree := x.Body.Tree

@@ -101,3 +101,62 @@ func TestOldWorktreesGoUnlessTheyHoldSomething(t *testing.T) {
 		}
 	})
 }
+
+// TestASessionThatIsHalfForgottenIsThereToBeForgotten: a daemon that dies on the way leaves
+// no worktree that nobody knows of, and nobody works in what is left.
+func TestASessionThatIsHalfForgottenIsThereToBeForgotten(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := open(t, d)
+		repo(t, h.cfg.Workspace)
+		h.stage.play(func(_ context.Context, task child.Task) (harness.Record, error) {
+			write(t, task.Dir, "new.txt", "made\n")
+			return done(task, "built", 10), nil
+		})
+		in := callInput{Prompt: "x", Harness: "claude", Write: true}
+		h.call(CallTool, in)
+		row, _ := h.last()
+		x, err := h.SessionOf(t.Context(), row.Session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release, err := h.alone(t.Context(), x.Body.Tree.Common)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, die := context.WithCancel(t.Context())
+		defer die()
+		dropped := make(chan error, 1)
+		go func() {
+			_, err := h.Drop(ctx, x.ID)
+			dropped <- err
+		}()
+		for begun := false; !begun; { // until it has begun and waits for the repository
+			now, err := h.SessionOf(t.Context(), x.ID)
+			if begun = err != nil || now.Body.Dropped; begun {
+				die()
+			}
+		}
+		if err := <-dropped; err == nil {
+			t.Fatal("it was forgotten at once")
+		}
+		release()
+		if list, err := h.Worktrees(t.Context()); err != nil || len(list) != 1 {
+			t.Fatalf("listed are %+v, %v", list, err)
+		}
+		in.Session = x.ID
+		if res := h.call(CallTool, in); !strings.Contains(res.Text, "being forgotten") {
+			t.Errorf("it goes on: %+v", res)
+		}
+		got, err := h.DropOlder(t.Context(), d.Time()+1, false, false)
+		if err != nil || len(got) != 1 || got[0].Kept != "" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if _, err := os.Stat(x.Body.Tree.Path); !os.IsNotExist(err) {
+			t.Errorf("the worktree is there: %v", err)
+		}
+		if _, err := h.SessionOf(t.Context(), x.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("the session is there: %v", err)
+		}
+	})
+}
