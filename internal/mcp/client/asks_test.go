@@ -268,6 +268,14 @@ func TestACallAsksOneThingAtATimeAndNotForEver(t *testing.T) {
 	s.says("mcp.act.ask", `{}`) // the next call may ask again
 }
 
+func TestWhoGetsAPromptIsToldWhatWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	s, p := attended(t, quick())
+	s.with(spec("resources"))
+	p.says(Answer{Action: Decline, Why: "the operator said no"})
+	expects(t, s.says("mcp.act.prompts.get", `{"name":"p","arguments":{"a":"ask"}}`), `"action":"decline"`, "answered decline: the operator said no]")
+}
+
 func TestNobodyIsAskedForEver(t *testing.T) {
 	t.Parallel()
 	cfg := quick()

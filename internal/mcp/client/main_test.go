@@ -230,6 +230,10 @@ func (a *actor) turn(r request) {
 	case "prompts/list":
 		a.answer(r.ID, obj{"prompts": []any{obj{"name": "p"}}})
 	case "prompts/get":
+		if strings.Contains(string(r.Params.Arguments), "ask") {
+			a.question(r.ID, "elicitation/create", obj{"message": "which?", "requestedSchema": shape(obj{})})
+			return
+		}
 		a.answer(r.ID, obj{"messages": []any{obj{"role": "user", "content": obj{"type": "text", "text": "hello " + string(r.Params.Arguments)}}}})
 	case "tools/call":
 		a.act(r)
@@ -243,7 +247,8 @@ func (a *actor) turn(r request) {
 					return // the last answer ends the call
 				}
 			}
-			a.text(call, "got "+string(r.Result)+string(r.Error))
+			text := obj{"type": "text", "text": "got " + string(r.Result) + string(r.Error)}
+			a.answer(call, obj{"content": []any{text}, "messages": []any{obj{"role": "user", "content": text}}})
 			return
 		}
 		fmt.Fprintf(os.Stderr, "answered %s\n", r.ID)

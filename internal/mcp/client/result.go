@@ -210,10 +210,8 @@ func (t *talk) request(ctx context.Context, keep func(ctx context.Context, b []b
 			return out, err
 		}
 		r.result(res)
-		for _, why := range t.notes() {
-			r.line("[%s: %s]", v.name, why)
-		}
 		if res.IsError {
+			t.tell(r)
 			out, err := r.output()
 			if err == nil {
 				err = answered{fault.New(fault.Unavailable, "%s says: %s", v.name, guard.Lines(out.Text, maxSaid))}
@@ -221,7 +219,15 @@ func (t *talk) request(ctx context.Context, keep func(ctx context.Context, b []b
 			return tool.Output{}, err
 		}
 	}
+	t.tell(r)
 	return r.output()
+}
+
+// tell writes what was not answered, and why, behind what the server says.
+func (t *talk) tell(r *rendering) {
+	for _, why := range t.notes() {
+		r.line("[%s: %s]", t.v.name, why)
+	}
 }
 
 // asksBack refuses a result that is a question.
