@@ -47,7 +47,7 @@ func (l *life) loopRuns(ctx context.Context) (out []wire.Run) {
 		return nil
 	}
 	for _, r := range got.Runs {
-		if r.Name == "loop:crash" {
+		if r.Kind == "loop" && r.Name == "loop:crash" {
 			out = append([]wire.Run{r}, out...)
 		}
 	}
