@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -276,7 +276,15 @@ func (a *app) delegateDiffCmd() *cobra.Command {
 		if a.json {
 			return a.show("delegate-diff/1", res, func(*page) {})
 		}
-		text := cmp.Or(string(res.PatchBytes), res.Patch)
+		text := res.Patch
+		if res.PatchBase64 != "" {
+			raw, err := base64.StdEncoding.DecodeString(res.PatchBase64)
+			if err != nil {
+				a.note("the patch holds a secret, which is hidden: it is shown as text and cannot be applied by git")
+			} else {
+				text = string(raw)
+			}
+		}
 		if isTerminal(a.stdout) {
 			text = guard.CleanText(text) // a file can hold what a terminal obeys
 		}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -266,7 +267,7 @@ func showKept(out *wire.DelegateShowResult, k delegate.Kept) {
 	out.Answer, out.Version = k.Record.Text, k.Record.Version
 	out.Worktree, out.Repository, out.Patch, out.PatchCut = k.Tree.Path, k.Tree.Repo, k.Patch, k.Cut
 	if !utf8.ValidString(k.Patch) {
-		out.Patch, out.PatchBytes = strings.ToValidUTF8(k.Patch, "\uFFFD"), []byte(k.Patch)
+		out.Patch, out.PatchBase64 = strings.ToValidUTF8(k.Patch, "\uFFFD"), base64.StdEncoding.EncodeToString([]byte(k.Patch))
 	}
 	for _, t := range k.Record.Tools {
 		out.Tools = append(out.Tools, wire.DelegateTool{Name: t.Name, Input: t.Input, Outcome: string(t.Outcome)})

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"testing"
 
@@ -22,8 +23,12 @@ func TestAPatchIsShownWithEveryByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := read.Patch
-		if read.PatchBytes != nil {
-			got = string(read.PatchBytes)
+		if read.PatchBase64 != "" {
+			whole, err := base64.StdEncoding.DecodeString(read.PatchBase64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(whole)
 		}
 		if got != patch {
 			t.Errorf("%q is shown as %q", patch, got)

@@ -129,8 +129,8 @@ type DelegateShowResult struct {
 	Checks      []DelegateCheck      `json:"checks,omitempty"`
 	Notes       []string             `json:"notes,omitempty"`
 	Tokens      DelegateTokens       `json:"tokens"`
-	Patch       string               `json:"patch,omitempty"`       // as git diff --binary writes it
-	PatchBytes  []byte               `json:"patch_bytes,omitempty"` // the same, base64, where it is no UTF-8: Patch is for the eye then
+	Patch       string               `json:"patch,omitempty"`        // as git diff --binary writes it
+	PatchBase64 string               `json:"patch_base64,omitempty"` // the same, where it is no UTF-8: Patch is for the eye then
 	PatchCut    bool                 `json:"patch_cut,omitempty"`
 	Version     string               `json:"version,omitempty"` // of the program
 }
