@@ -231,7 +231,7 @@ func TestTheQuestionOfAServerGoesWithTheTurn(t *testing.T) {
 		if _, err := c.ApprovalsResolve(t.Context(), wire.ApprovalsResolveRequest{ID: q.ID, Decision: wire.Approve}); err != nil {
 			t.Fatal(err)
 		}
-		q = waiting(t, c, runID)
+		waiting(t, c, runID)
 	}
 	if _, err := c.TurnCancel(t.Context(), wire.TurnCancelRequest{RunID: runID}); err != nil {
 		t.Fatal(err)

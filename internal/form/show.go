@@ -39,18 +39,11 @@ var formats = map[string]string{
 }
 
 func (f Field) bounds() string {
-	var out []string
+	text := said(", at least ", f.Least) + said(", at most ", f.Most)
 	if f.Least != "" && f.Most != "" {
-		out = append(out, f.Least+" to "+f.Most)
-	} else {
-		out = append(out, said("at least ", f.Least), said("at most ", f.Most))
+		text = ", " + f.Least + " to " + f.Most
 	}
-	out = append(out, said("over ", f.Over), said("under ", f.Under), said("a multiple of ", f.Step))
-	text := ""
-	for _, s := range out {
-		text += said(", ", s)
-	}
-	return text
+	return text + said(", over ", f.Over) + said(", under ", f.Under) + said(", a multiple of ", f.Step)
 }
 
 // said is s after a word, or nothing.
