@@ -87,6 +87,15 @@ func (d *Daemon) openConfine(cfg config.Config) error {
 	return err
 }
 
+// noEgress leads nowhere: no host has this name. Nil would be the public internet.
+var noEgress = sync.OnceValue(func() *guard.Egress {
+	e, err := guard.NewEgress(guard.EgressConfig{OnlyHosts: []string{"none.invalid"}})
+	if err != nil {
+		panic(err) // every test would see it
+	}
+	return e
+})
+
 // agentEgress is what a coding agent may reach in a run.
 func (d *Daemon) agentEgress(r harnessReach, run string) *guard.Egress {
 	reach := r.egress
@@ -94,8 +103,9 @@ func (d *Daemon) agentEgress(r harnessReach, run string) *guard.Egress {
 		reach = func() (*guard.Egress, error) { return r.held(way) }
 	}
 	e, err := reach()
-	if err != nil { // it was made once already, of the same hosts
-		d.log.Error("a coding agent reaches the public internet alone", "run", run, "error", err)
+	if err != nil {
+		d.log.Error("a coding agent reaches nothing", "run", run, "error", err)
+		return noEgress()
 	}
 	return e
 }

@@ -3,12 +3,14 @@
 package daemon
 
 import (
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/ombud-run/ombud/internal/config"
 	"github.com/ombud-run/ombud/internal/harness/keyproxy"
+	"github.com/ombud-run/ombud/internal/redact"
 )
 
 // TestWhatACodingAgentReaches: where ombud has its key its API is reached through ombud
@@ -76,5 +78,21 @@ func TestTheKeyOfACodingAgentIsHidden(t *testing.T) {
 	h, err := d.delegations.Harness("gemini")
 	if err != nil || h.Key != key || h.KeyFrom() != "the variable GEMINI_API_KEY" {
 		t.Errorf("its key is from %q, %v", h.KeyFrom(), err)
+	}
+}
+
+// TestACodingAgentWhoseReachCannotBeMadeReachesNothing, and not everything.
+func TestACodingAgentWhoseReachCannotBeMadeReachesNothing(t *testing.T) {
+	t.Parallel()
+	d := &Daemon{log: slog.New(slog.DiscardHandler), keys: keyproxy.New(keyproxy.Config{Hide: redact.New()})}
+	e := d.agentEgress(harnessReach{hosts: []string{"no host at all/"}}, "run_1")
+	for _, text := range []string{"https://example.com", "https://api.anthropic.com", "http://127.0.0.1"} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.CheckURL(u) == nil {
+			t.Errorf("%s is reached", text)
+		}
 	}
 }
