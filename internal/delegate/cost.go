@@ -275,6 +275,10 @@ func (s *Service) costOfEnded(ctx context.Context, tx *db.Tx, runID string, x Se
 		return err
 	}
 	k, told, err := s.kept(ctx, tx, runID)
+	if fault.Is(err, fault.Verification) { // what is damaged cannot say what it cost, and would hold the budget for ever
+		s.Logger.Error("what the program of a task told", "run", runID, "error", err)
+		return nil
+	}
 	if err != nil || !told || k.Try != row.Tries {
 		return err
 	}

@@ -85,3 +85,47 @@ func TestAnEndThatCannotBeToldIsBooked(t *testing.T) {
 		}
 	})
 }
+
+// TestAnEndIsBookedThoughWhatWasToldIsDamaged: all that was held may have been spent, and is
+// held no longer.
+func TestAnEndIsBookedThoughWhatWasToldIsDamaged(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		h := open(t, d)
+		h.deps.Price = perToken
+		began := make(chan struct{})
+		h.stage.play(func(ctx context.Context, task child.Task) (harness.Record, error) {
+			close(began)
+			<-ctx.Done()
+			return cut(task, told(300_000)), nil
+		})
+		h.damage = func(ctx context.Context, tx *db.Tx) error {
+			n, err := tx.Exec(ctx, "UPDATE delegations SET record = $1 WHERE record IS NOT NULL", []byte("nothing that was sealed"))
+			if err == nil && n != 1 {
+				t.Errorf("%d records were damaged", n)
+			}
+			return err
+		}
+		h.call(CallTool, callInput{Prompt: "x", Background: true})
+		<-began
+		list, err := h.List(t.Context(), 1)
+		if err == nil {
+			err = h.Runs.Cancel(t.Context(), list[0].Run, "operator", "enough")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Runs.Wait(t.Context(), list[0].Run); err != nil {
+			t.Fatal(err)
+		}
+		if list, err = h.List(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if x := list[0]; x.Ended == 0 || x.Outcome != "cancelled" || x.Possible != firstHold {
+			t.Errorf("the row is %+v", x)
+		}
+		if _, reserved, possible, _ := h.spent(); reserved != 0 || possible != firstHold {
+			t.Errorf("held %d, possible %d", reserved, possible)
+		}
+	})
+}
