@@ -138,16 +138,24 @@ func (s *Service) Drop(ctx context.Context, sessionID string) (Session, error) {
 	if err != nil {
 		return x, err
 	}
+	return s.drop(ctx, x, nil)
+}
+
+// drop is Drop, if still holds of the session in the commit after which nobody goes on with it.
+func (s *Service) drop(ctx context.Context, x Session, still func(Session) error) (Session, error) {
 	if x.Body.Home != s.cfg.Home {
 		return x, fault.New(fault.Conflict, "session %s is kept by another machine or another home", x.ID)
 	}
-	err = s.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
+	err := s.DB.InTx(ctx, func(ctx context.Context, tx *db.Tx) error {
 		busy, err := busyIn(ctx, tx, x.ID)
 		if err == nil && busy {
 			err = fault.New(fault.Conflict, "session %s is worked in", x.ID).WithHint("wait for its run, or stop it: ombud runs cancel")
 		}
 		if err == nil {
 			x, err = s.session(ctx, tx, x.ID)
+		}
+		if err == nil && still != nil {
+			err = still(x)
 		}
 		if err != nil {
 			return err

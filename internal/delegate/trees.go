@@ -8,6 +8,7 @@ import (
 
 	"github.com/ombud-run/ombud/internal/confine"
 	"github.com/ombud-run/ombud/internal/db"
+	"github.com/ombud-run/ombud/internal/fault"
 )
 
 // Worktree is the worktree of a session.
@@ -84,13 +85,23 @@ func (s *Service) DropOlder(ctx context.Context, before int64, force, dry bool) 
 			return out, err
 		}
 		if t.Kept == "" && !dry {
-			if _, err := s.Drop(ctx, x.ID); err != nil {
+			if _, err := s.drop(ctx, x, unusedSince(x)); err != nil {
 				t.Kept = err.Error()
 			}
 		}
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// unusedSince refuses a session in which a task has come and gone since it was looked at.
+func unusedSince(x Session) func(Session) error {
+	return func(now Session) error {
+		if now.Used != x.Used {
+			return fault.New(fault.Conflict, "it was worked in meanwhile")
+		}
+		return nil
+	}
 }
 
 // worthKeeping is why a session is not forgotten, "" if nothing speaks against it.

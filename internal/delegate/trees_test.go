@@ -160,3 +160,34 @@ func TestASessionThatIsHalfForgottenIsThereToBeForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestAWorktreeThatIsWorkedInMeanwhileStays: a task comes and goes between the look at what is
+// in it and its end.
+func TestAWorktreeThatIsWorkedInMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	h := open(t, dbtest.SQLite(t))
+	repo(t, h.cfg.Workspace)
+	in := callInput{Prompt: "x", Harness: "claude", Write: true}
+	h.call(CallTool, in)
+	row, _ := h.last()
+	seen, err := h.SessionOf(t.Context(), row.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Session = seen.ID
+	h.call(CallTool, in)
+	h.last()
+	if _, err := h.drop(t.Context(), seen, unusedSince(seen)); !fault.Is(err, fault.Conflict) {
+		t.Errorf("it is dropped: %v", err)
+	}
+	now, err := h.SessionOf(t.Context(), seen.ID)
+	if err != nil || now.Body.Dropped || now.Used <= seen.Used {
+		t.Fatalf("the session is %+v, %v", now, err)
+	}
+	if _, err := os.Stat(now.Body.Tree.Path); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.drop(t.Context(), now, unusedSince(now)); err != nil {
+		t.Error(err)
+	}
+}
